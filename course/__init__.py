@@ -1,0 +1,46 @@
+"""The few names a notebook imports; each loads its module when first used, to import quickly."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from course import explore as explore
+    from course.exercises import TODO as TODO
+    from course.exercises import check as check
+    from course.exercises import hint as hint
+    from course.exercises import progress as progress
+    from course.glossary import glossary as glossary
+    from course.serving import catalog as catalog
+    from course.serving import queueing as queueing
+
+__version__ = "0.1.0"
+
+# public name -> (module, attribute; None for the module itself)
+_PUBLIC: dict[str, tuple[str, str | None]] = {
+    "TODO": ("course.exercises", "TODO"),
+    "catalog": ("course.serving.catalog", None),
+    "check": ("course.exercises", "check"),
+    "explore": ("course.explore", None),
+    "glossary": ("course.glossary", "glossary"),
+    "hint": ("course.exercises", "hint"),
+    "progress": ("course.exercises", "progress"),
+    "queueing": ("course.serving.queueing", None),
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'course' has no attribute {name!r}; it has {__all__}")
+    module_name, attribute = _PUBLIC[name]
+    module = import_module(module_name)
+    value = module if attribute is None else getattr(module, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,92 @@
+"""The command line, ``python -m course …``; each command only calls what lives elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Throughput against latency in LLM inference: an open course.",
+)
+
+
+def main() -> None:
+    """Run the command line; an expected error becomes one line and exit status 2."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+
+
+@app.command()
+def lab(
+    browser: Annotated[bool, typer.Option(help="Open the web browser")] = True,
+    start: Annotated[bool, typer.Option(help="Start JupyterLab after preparing")] = True,
+) -> None:
+    """Prepare the kernels and the notebooks in work/, then open JupyterLab there."""
+    from course.desk import lab_command, lay_out, warm_up
+    from course.paths import NOTEBOOKS, WORK
+
+    typer.echo("Compiling the simulation kernels (once; kept on disk) …")
+    warm_up(_with_progress)
+    laid = lay_out(NOTEBOOKS, WORK)
+    for name in laid.copied:
+        typer.echo(f"  copied  work/{name}")
+    for name in laid.offered:
+        typer.echo(f"  updated work/{name}  (your own copy beside it is untouched)")
+    if laid.kept:
+        typer.echo(f"  kept    {len(laid.kept)} of yours as they are")
+    if start:
+        extra = [] if browser else ["--no-browser"]
+        raise typer.Exit(subprocess.call(lab_command(WORK, extra)))
+
+
+def _with_progress(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
+    from tqdm import tqdm
+
+    steps = list(steps)
+    with tqdm(total=len(steps), unit="kernel", file=sys.stdout, ncols=80) as bar:
+        for label, work in steps:
+            bar.set_description(f"{label:<32.32}")
+            work()
+            bar.update()
+
+
+@app.command()
+def doctor() -> None:
+    """Look whether this machine can run the course, and say how to mend what is wrong."""
+    from course.doctor import examine, report
+
+    findings = examine()
+    typer.echo(report(findings))
+    raise typer.Exit(any(finding.ok is False for finding in findings))
+
+
+@app.command()
+def glossary(term: Annotated[str, typer.Argument(help="A term, or nothing for all")] = "") -> None:
+    """Print a term's exact definition, or the whole table."""
+    from course.glossary import TERMS, glossary
+
+    typer.echo(glossary(term).as_text() if term else "\n".join(t.as_text() for t in TERMS))
+
+
+@app.command()
+def check(
+    notebooks: Annotated[list[Path], typer.Argument(help="Notebooks to grade")],
+) -> None:
+    """Run notebooks strictly and print one line an exercise; exit status 1 if one is missing."""
+    from course.exercises.grading import check_notebooks, report_lines
+
+    reports = check_notebooks(notebooks)
+    for line in report_lines(reports):
+        typer.echo(line)
+    raise typer.Exit(any(not report.passed for report in reports))

@@ -1,0 +1,236 @@
+"""Explorers of notebook 02: what each varies, computes and says; no widget, no queue formula."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course.figures.ch02 import HockeyStick, HockeyStickPicture, SimulatedPoint
+from course.serving import queueing
+from course.ui import Explorer, Prediction, Preset, choice, count, slider
+from course.ui.shell import Shell, show
+from course.words import figures, percent, seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOADS = np.round(np.concatenate([np.arange(0.1, 0.9, 0.1), [0.85, 0.9, 0.95]]), 2)
+_CURVE = 1 - np.geomspace(1.0, 2e-3, 160)
+
+
+@dataclass(frozen=True)
+class HockeyStickParameters:
+    """The M/M/1 queue, and how long it is simulated."""
+
+    arrival_rate_per_s: float = slider(
+        8.0, 0.5, 21.0, 0.1, label="Arrival rate λ", unit="requests/s",
+        help="How many requests arrive each second, on average",
+    )  # fmt: skip
+    service_rate_per_s: float = slider(
+        10.0, 1.0, 20.0, 0.1, label="Service rate μ", unit="requests/s",
+        help="How many requests the server would finish each second if it never waited for one",
+    )  # fmt: skip
+    percentile: float = choice(
+        0.99, {"P50 (half)": 0.5, "P90": 0.9, "P95": 0.95, "P99": 0.99, "P99.9": 0.999},
+        label="Percentile", help="The share of requests that are done within the drawn time",
+    )  # fmt: skip
+    customers: int = choice(
+        20_000, {"off": 0, "2,000": 2_000, "20,000": 20_000, "200,000": 200_000},
+        label="Simulated requests", help="How many requests each simulated point lets through",
+    )  # fmt: skip
+    seed: int = count(
+        1, 1, 20, label="Luck (seed)", help="Another number draws other random arrivals"
+    )
+
+
+def _simulated(utilization: float, customers: int, seed: int, percentile: float) -> SimulatedPoint:
+    """Simulate one load in units of the mean service time (service rate 1)."""
+    gaps, services = _draws(customers, seed)
+    waits = queueing.simulate_queue(gaps / utilization, services)
+    sojourn = waits + services
+    interval = queueing.batch_means(sojourn, utilization=utilization)
+    return SimulatedPoint(
+        utilization=utilization,
+        mean_s=float(sojourn.mean()),
+        percentile_s=float(np.quantile(sojourn, percentile)),
+        low_s=interval.low,
+        high_s=interval.high,
+        needed_customers=interval.needed_customers or 0,
+    )
+
+
+@lru_cache(maxsize=8)
+def _draws(customers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Unit-mean exponential gaps and services: the same luck at every load."""
+    rng = np.random.default_rng(seed)
+    return rng.exponential(size=customers), rng.exponential(size=customers)
+
+
+@lru_cache(maxsize=32)
+def _sweep(customers: int, seed: int, percentile: float) -> tuple[SimulatedPoint, ...]:
+    return tuple(_simulated(float(load), customers, seed, percentile) for load in _LOADS)
+
+
+def _in_seconds(point: SimulatedPoint, service_rate_per_s: float) -> SimulatedPoint:
+    """Scale a point from mean service times to seconds; an M/M/1 queue has no other clock."""
+    scale = 1 / service_rate_per_s
+    return SimulatedPoint(
+        point.utilization,
+        point.mean_s * scale,
+        point.percentile_s * scale,
+        None if point.low_s is None else point.low_s * scale,
+        None if point.high_s is None else point.high_s * scale,
+        point.needed_customers,
+    )
+
+
+def _hockey_stick(p: HockeyStickParameters) -> HockeyStick:
+    load = p.arrival_rate_per_s / p.service_rate_per_s
+    mean_s = percentile_s = float("inf")
+    if load < 1:
+        here = queueing.mm1(p.arrival_rate_per_s, p.service_rate_per_s)
+        mean_s, percentile_s = here.mean_sojourn_s, here.sojourn_quantile_s(p.percentile)
+    mean_curve = 1 / (p.service_rate_per_s * (1 - _CURVE))
+    simulated: tuple[SimulatedPoint, ...] = ()
+    point = None
+    if p.customers:
+        simulated = tuple(
+            _in_seconds(s, p.service_rate_per_s) for s in _sweep(p.customers, p.seed, p.percentile)
+        )
+        if load < 1:
+            point = _in_seconds(
+                _simulated(load, p.customers, p.seed, p.percentile), p.service_rate_per_s
+            )
+    return HockeyStick(
+        arrival_rate_per_s=p.arrival_rate_per_s,
+        service_rate_per_s=p.service_rate_per_s,
+        percentile=p.percentile,
+        customers=p.customers,
+        curve_utilization=_CURVE,
+        curve_mean_s=mean_curve,
+        curve_percentile_s=mean_curve * -np.log(1 - p.percentile),
+        simulated=simulated,
+        here=point,
+        mean_s=mean_s,
+        percentile_s=percentile_s,
+    )
+
+
+def _hockey_stick_words(r: HockeyStick) -> str:
+    rates = f"At λ = {r.arrival_rate_per_s:.1f}/s and μ = {r.service_rate_per_s:.1f}/s"
+    if not r.stable:
+        excess = r.arrival_rate_per_s - r.service_rate_per_s
+        return (
+            f"{rates} ρ is {percent(r.utilization)}: {excess:.1f} requests more arrive each second "
+            "than can be served, so the queue grows for as long as this lasts, and no mean or "
+            "percentile exists."
+        )
+    words = (
+        f"{rates} the server is busy {percent(r.utilization)} of the time; a request spends "
+        f"{seconds(r.mean_s)} in the system on average, and "
+        f"{percent(1 - r.percentile)} of them spend more than {seconds(r.percentile_s)}."
+    )
+    if r.here is None:
+        return words
+    n = f"{r.customers:,} simulated requests"
+    if r.here.low_s is None or r.here.high_s is None:
+        return (
+            f"{words} The {n} gave a mean of {seconds(r.here.mean_s)}, too short a run for an "
+            f"honest band at this load: that takes about {figures(r.here.needed_customers, 2)}."
+        )
+    return (
+        f"{words} The {n} gave a mean of {seconds(r.here.mean_s)} "
+        f"(95 % band {seconds(r.here.low_s)} to {seconds(r.here.high_s)})."
+    )
+
+
+def _hockey_stick_frame(r: HockeyStick) -> pd.DataFrame:
+    import pandas as pd
+
+    theory = pd.DataFrame(
+        {
+            "source": "theory",
+            "utilization": r.curve_utilization,
+            "mean_s": r.curve_mean_s,
+            "percentile_s": r.curve_percentile_s,
+        }
+    )
+    points = [asdict(point) for point in (*r.simulated, r.here) if point is not None]
+    return pd.concat([theory, pd.DataFrame(points).assign(source="simulation")], ignore_index=True)
+
+
+HOCKEY_STICK = Explorer(
+    call="explore.hockey_stick",
+    title="The hockey stick: time in system against utilisation (M/M/1)",
+    parameters=HockeyStickParameters,
+    compute=_hockey_stick,
+    drawing=HockeyStickPicture,
+    narrate=_hockey_stick_words,
+    alt=(
+        "Time in system in seconds against utilisation from 0 to 1. The mean rises slowly, then "
+        "steeply as utilisation nears 1; the percentile is a multiple of it everywhere. Simulated "
+        "points lie on both curves, and the reader's own load is marked."
+    ),
+    presets=(
+        Preset(
+            "Quiet Tuesday",
+            "One server answers ten short questions a second; three arrive.",
+            "Seven tenths of the server stand idle. Whom does that help?",
+            {"arrival_rate_per_s": 3.0, "service_rate_per_s": 10.0},
+        ),
+        Preset(
+            "Friday-night burst",
+            "The same server, and the load has tripled to nine a second.",
+            "Load went up by three. By how much did the P99 go up?",
+            {"arrival_rate_per_s": 9.0, "service_rate_per_s": 10.0},
+        ),
+        Preset(
+            "Five per cent more",
+            "Friday night again, and the marketing mail goes out: 9.5 a second.",
+            "Five per cent more requests: what happens to the P99?",
+            {"arrival_rate_per_s": 9.5, "service_rate_per_s": 10.0},
+        ),
+        Preset(
+            "Twice the server, twice the load",
+            "A server twice as fast takes twice the traffic: utilisation is the same 90 %.",
+            "Same utilisation, same latency?",
+            {"arrival_rate_per_s": 18.0, "service_rate_per_s": 20.0},
+        ),
+        Preset(
+            "Over the edge",
+            "10.5 requests a second for a server that can do ten.",
+            "Where is the point on the curve? How long is the queue after an hour?",
+            {"arrival_rate_per_s": 10.5, "service_rate_per_s": 10.0},
+        ),
+    ),
+    frame=_hockey_stick_frame,
+    prediction=Prediction(
+        question=lambda r: (
+            f"{r.arrival_rate_per_s:.1f} requests a second arrive at a server that can do "
+            f"{r.service_rate_per_s:.1f}. "
+            + (
+                f"What time in system do {percent(r.percentile)} of the requests stay below?"
+                if r.stable
+                else "How many seconds does the average request spend in the system?"
+            )
+        ),
+        unit="s",
+        answer=lambda r: r.percentile_s if r.stable else None,
+        x=lambda r: r.utilization,
+    ),
+)
+
+
+def hockey_stick(
+    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
+) -> Shell[HockeyStickParameters, HockeyStick]:
+    """Open the hockey stick: M/M/1 time in system against utilisation.
+
+    `preset` names a starting point (see ``HOCKEY_STICK.presets``), `values` change single
+    parameters: ``arrival_rate_per_s``, ``service_rate_per_s``, ``percentile``, ``customers``,
+    ``seed``. Raises ValueError on an unknown name or a value outside its range.
+    """
+    return show(HOCKEY_STICK, preset, predict=predict, present=present, **values)

@@ -1,0 +1,193 @@
+"""Pictures of notebook 02 (hockey stick, trace beside Poisson); the numbers come from elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from course.figures.axes import (
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    GuessMark,
+    Picture,
+    Point,
+    held_limit,
+    place,
+    styled,
+)
+from course.words import seconds
+
+
+@dataclass(frozen=True)
+class SimulatedPoint:
+    """One simulated load; the mean's band only where the run is long enough for one."""
+
+    utilization: float
+    mean_s: float
+    percentile_s: float
+    low_s: float | None
+    high_s: float | None
+    needed_customers: int
+
+
+@dataclass(frozen=True)
+class HockeyStick:
+    """What the hockey-stick picture shows; times in seconds, curves over `utilization`."""
+
+    arrival_rate_per_s: float
+    service_rate_per_s: float
+    percentile: float
+    customers: int
+    curve_utilization: np.ndarray
+    curve_mean_s: np.ndarray
+    curve_percentile_s: np.ndarray
+    simulated: tuple[SimulatedPoint, ...]
+    here: SimulatedPoint | None
+    mean_s: float
+    percentile_s: float
+
+    @property
+    def utilization(self) -> float:
+        """Offered load, arrival rate over service rate."""
+        return self.arrival_rate_per_s / self.service_rate_per_s
+
+    @property
+    def stable(self) -> bool:
+        """Whether the queue has a steady state."""
+        return self.utilization < 1
+
+
+class HockeyStickPicture(Picture):
+    """Time in system against utilisation: theory as curves, simulation as points with bands."""
+
+    size = (7.8, 4.4)
+
+    def build(self, figure: Figure) -> None:
+        """Make the axes, the legend and the empty artists."""
+        self._axes = axes = figure.add_axes((0.1, 0.13, 0.87, 0.75))
+        axes.set_xlim(0, 1.08)
+        axes.set_ylim(0, 5)
+        axes.set_xlabel("utilisation ρ = λ / μ")
+        axes.set_ylabel("time in system (s)")
+        axes.set_xticks(np.arange(0, 1.01, 0.1))
+        axes.axvspan(1.0, 1.08, facecolor="#f2f2f2", edgecolor="#bdbdbd", hatch="//", linewidth=0)
+        axes.text(
+            1.045, 0.5, "no steady state", rotation=90, va="center", ha="center", color=MUTED,
+            transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
+        self._mean = self.line(axes, BLUE, label="mean, theory", zorder=3)
+        self._percentile = self.line(
+            axes, ORANGE, dashes=(5, 2), label="percentile, theory", zorder=3
+        )
+        self._sim_mean = self.line(
+            axes, BLUE, marker="o", markersize=5, linestyle="", markerfacecolor="white", zorder=5,
+            label="mean, simulated (bar: 95 % band)",
+        )  # fmt: skip
+        self._sim_percentile = self.line(
+            axes, ORANGE, marker="s", markersize=5, linestyle="", markerfacecolor="white", zorder=4,
+            label="percentile, simulated",
+        )  # fmt: skip
+        self._bands = self.line(axes, BLUE, linewidth=1.6, marker="_", markersize=9, zorder=4)
+        self._here = self.line(axes, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
+        self._here_points = self.line(axes, INK, marker="D", linestyle="", zorder=6)
+        self._guess = GuessMark(self, axes)
+        self._mean_words = self.label(axes, BLUE, va="bottom", ha="right", zorder=8)
+        self._percentile_words = self.label(axes, ORANGE, va="bottom", ha="right", zorder=8)
+        axes.legend(
+            loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, borderaxespad=0.2,
+            handlelength=2.6, columnspacing=1.6,
+        )  # fmt: skip
+
+    def update(self, result: HockeyStick, guess: Point | None) -> None:
+        """Move everything to `result`."""
+        axes = self._axes
+        needed = 1.25 * result.percentile_s if result.stable else 0.0
+        needed = max(needed, 8 / result.service_rate_per_s)
+        if guess is not None:
+            # A wild guess may widen the picture, not flatten the curve to a line on the floor.
+            needed = max(needed, min(1.1 * guess[1], 4 * needed))
+        top = held_limit(axes.get_ylim()[1], needed, shrink_below=0.2)
+        axes.set_ylim(0, top)
+        self._mean.set_data(result.curve_utilization, result.curve_mean_s)
+        self._percentile.set_data(result.curve_utilization, result.curve_percentile_s)
+        self._show_simulation(result, top)
+        self._show_operating_point(result, top)
+        self._guess.show(guess, top, seconds)
+
+    def _show_simulation(self, result: HockeyStick, top: float) -> None:
+        points = [p for p in (*result.simulated, result.here) if p is not None]
+        load = [p.utilization for p in points]
+        self._sim_mean.set_data(load, [p.mean_s for p in points])
+        self._sim_percentile.set_data(load, [p.percentile_s for p in points])
+        # One line broken by NaNs draws all the bars in a single path.
+        x: list[float] = []
+        y: list[float] = []
+        for point in points:
+            if point.low_s is not None and point.high_s is not None:
+                x += [point.utilization, point.utilization, math.nan]
+                y += [point.low_s, point.high_s, math.nan]
+        self._bands.set_data(x, y)
+
+    def _show_operating_point(self, result: HockeyStick, top: float) -> None:
+        load = min(result.utilization, 1.07)
+        self._here.set_data([load, load], [0, top])
+        if not result.stable:
+            self._here_points.set_data([], [])
+            place(self._mean_words, 0, 0, "")
+            place(self._percentile_words, 0.985, 0.9 * top, "more work arrives than can be done")
+            return
+        self._here_points.set_data([load, load], [result.mean_s, result.percentile_s])
+        name = f"P{100 * result.percentile:g}"
+        side: Literal["left", "right"] = "right" if load > 0.3 else "left"
+        shift = -0.014 if side == "right" else 0.014
+        self._mean_words.set_horizontalalignment(side)
+        self._percentile_words.set_horizontalalignment(side)
+        # Keep the two labels apart where the two values are nearly the same.
+        low = result.mean_s + 0.012 * top
+        high = max(result.percentile_s, result.mean_s + 0.07 * top)
+        place(self._mean_words, load + shift, low, f"mean {seconds(result.mean_s)}")
+        place(
+            self._percentile_words,
+            load + shift,
+            min(high + 0.012 * top, 0.94 * top),
+            f"{name} {seconds(result.percentile_s)}",
+        )
+
+
+@styled
+def trace_beside_poisson(
+    gaps_s: Mapping[str, tuple[np.ndarray, np.ndarray]], mean_gap_s: Mapping[str, float]
+) -> Figure:
+    """Draw how often a gap is longer than x: real traces (points) beside Poisson arrivals.
+
+    `gaps_s` maps a trace's name to (gap in s, share of gaps longer than it); `mean_gap_s` to its
+    mean gap. Both axes are in units of the mean gap and logarithmic, so that all Poisson processes
+    fall on one curve.
+    """
+    figure = Figure(figsize=(7.6, 4.0), dpi=72)
+    axes: Axes = figure.add_axes((0.11, 0.15, 0.86, 0.8))
+    x = np.geomspace(1e-2, 1e3, 400)
+    axes.plot(x, np.exp(-x), color=INK, label="Poisson arrivals: exp(−x)")
+    cues = zip(gaps_s.items(), (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=False)
+    for (name, (gap, longer)), colour, marker in cues:
+        axes.plot(
+            gap / mean_gap_s[name], longer, color=colour, marker=marker, markevery=6,
+            markerfacecolor="white", linewidth=1.2, label=name,
+        )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(1e-2, 1e3)
+    axes.set_ylim(1e-4, 1.3)
+    axes.set_xlabel("gap between arrivals, in mean gaps")
+    axes.set_ylabel("share of gaps that are longer")
+    axes.legend(loc="lower left")
+    return figure

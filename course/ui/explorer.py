@@ -1,0 +1,125 @@
+"""What an explorer is: parameters → compute → draw → narrate; no widget is made here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from course.ui.parameters import changed
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+P = TypeVar("P")
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+
+_KEPT_RESULTS = 64
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A number that a learner committed to, and the result for which it was asked."""
+
+    value: float
+    answer: float
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Preset(Generic[P]):
+    """A named state with a story, and what an instructor asks the room about it."""
+
+    name: str
+    story: str
+    ask: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prediction(Generic[R]):
+    """The question behind the curtain: what to guess, its unit, and how to read the answer off.
+
+    `x` says where on the horizontal axis the guess is drawn; None where it has no place there.
+    """
+
+    question: Callable[[R], str]
+    unit: str
+    answer: Callable[[R], float | None]
+    x: Callable[[R], float | None] = lambda result: None
+
+
+class Drawing(Protocol[R_contra]):
+    """A persistent matplotlib figure that can show any result of one explorer.
+
+    `data` are the artists redrawn on every move; `frame_key` changes exactly when anything else
+    (limits, ticks, legend) has to be drawn anew.
+    """
+
+    @property
+    def figure(self) -> Figure:
+        """The one figure, made once and kept."""
+        ...
+
+    def update(self, result: R_contra, guess: tuple[float, float] | None) -> None:
+        """Move the artists to `result`, and the star to the learner's guess (x, y), if any."""
+        ...
+
+    def data(self) -> Iterable[Artist]:
+        """The artists of the data layer."""
+        ...
+
+    def frame_key(self) -> tuple[object, ...]:
+        """A value that stays equal as long as the frame may be kept."""
+        ...
+
+
+@dataclass(frozen=True)
+class Explorer(Generic[P, R]):
+    """One demonstration: its parameters, its model call, its picture and its sentence.
+
+    ``call`` is the Python expression that opens it; ``drawing(present)`` makes the figure;
+    ``frame`` turns a result into a table for those who want the numbers.
+    """
+
+    call: str
+    title: str
+    parameters: type[P]
+    compute: Callable[[P], R]
+    drawing: Callable[[bool], Drawing[R]]
+    narrate: Callable[[R], str]
+    alt: str
+    presets: tuple[Preset[P], ...]
+    frame: Callable[[R], pd.DataFrame]
+    prediction: Prediction[R] | None = None
+    _memo: list[Any] = field(default_factory=list, repr=False, compare=False)
+
+    def result(self, parameters: P) -> R:
+        """Return ``compute(parameters)``, remembered for the last few parameter sets."""
+        if not self._memo:
+            self._memo.append(lru_cache(maxsize=_KEPT_RESULTS)(self.compute))
+        value: R = self._memo[0](parameters)
+        return value
+
+    def preset(self, name: str) -> Preset[P]:
+        """Return the preset called `name`; raise ValueError with the nearest name otherwise."""
+        by_name = {preset.name.lower(): preset for preset in self.presets}
+        if name.lower() in by_name:
+            return by_name[name.lower()]
+        close = difflib.get_close_matches(name.lower(), by_name, n=1)
+        hint = f"did you mean {by_name[close[0]].name!r}? " if close else ""
+        raise ValueError(
+            f"there is no preset {name!r}; {hint}There are: {[p.name for p in self.presets]}"
+        )
+
+    def state(self, preset: str | None = None, **values: Any) -> P:
+        """Return the parameter set of `preset` (the defaults without one), with `values` put in."""
+        base = self.parameters()
+        if preset is not None:
+            base = changed(base, self.preset(preset).values)
+        return changed(base, values)

@@ -1,0 +1,161 @@
+"""How an explorer declares its parameters (range, unit, label, help); no widget is made here.
+
+A parameter set is a frozen dataclass whose fields are made by `slider`, `count`, `choice` and
+`toggle`. Everything else follows from that declaration: the controls, the check of the ranges,
+the line of Python that rebuilds the set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
+
+P = TypeVar("P")
+
+_KEY = "control"
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A number on a linear or logarithmic scale, both ends included."""
+
+    low: float
+    high: float
+    step: float
+    label: str
+    unit: str
+    help: str
+    log: bool = False
+    whole: bool = False
+    slow: bool = False
+
+    def check(self, name: str, value: object) -> float | int:
+        """Return `value` as a number inside the range; raise ValueError naming `name`."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+            raise ValueError(f"{name}={value!r} is not a number; give one in {self.span}")
+        if not self.low <= value <= self.high:
+            raise ValueError(f"{name}={value!r} is outside {self.span}; give a value inside it")
+        if not self.whole:
+            return float(value)
+        if value != int(value):
+            raise ValueError(f"{name}={value!r} must be a whole number in {self.span}")
+        return int(value)
+
+    @property
+    def span(self) -> str:
+        """The range in words, such as ``0.5 … 20 requests/s``."""
+        return f"{self.low:g} … {self.high:g} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few named values; `options` maps what is read to what is used."""
+
+    options: tuple[tuple[str, Any], ...]
+    label: str
+    help: str
+
+    def check(self, name: str, value: object) -> Any:
+        """Return `value` if it is one of the options; raise ValueError naming `name`."""
+        allowed = [option for _, option in self.options]
+        if value not in allowed:
+            raise ValueError(f"{name}={value!r} is not one of the choices {allowed}")
+        return value
+
+
+@dataclass(frozen=True)
+class Toggle:
+    """A yes or no."""
+
+    label: str
+    help: str
+
+    def check(self, name: str, value: object) -> bool:
+        """Return `value` if it is a bool; raise ValueError naming `name`."""
+        if not isinstance(value, bool):
+            raise ValueError(f"{name}={value!r} must be True or False")
+        return value
+
+
+Control = Slider | Choice | Toggle
+
+
+def slider(
+    default: float,
+    low: float,
+    high: float,
+    step: float,
+    *,
+    label: str,
+    unit: str = "",
+    help: str,
+    log: bool = False,
+    slow: bool = False,
+) -> Any:
+    """Declare a real-valued parameter.
+
+    With `log`, the slider moves by equal factors and `step` is in powers of ten. `slow` marks a
+    parameter whose picture takes over 150 ms: it is redrawn when the slider is let go.
+    """
+    control = Slider(low, high, step, label, unit, help, log=log, slow=slow)
+    return field(default=default, metadata={_KEY: control})
+
+
+def count(
+    default: int,
+    low: int,
+    high: int,
+    step: int = 1,
+    *,
+    label: str,
+    unit: str = "",
+    help: str,
+    slow: bool = False,
+) -> Any:
+    """Declare a whole-number parameter, both ends included."""
+    control = Slider(low, high, step, label, unit, help, whole=True, slow=slow)
+    return field(default=default, metadata={_KEY: control})
+
+
+def choice(
+    default: Any, options: Mapping[str, Any] | Sequence[Any], *, label: str, help: str
+) -> Any:
+    """Declare a parameter that takes one of a few values, given as a list or as text → value."""
+    pairs = (
+        tuple(options.items())
+        if isinstance(options, Mapping)
+        else tuple((str(option), option) for option in options)
+    )
+    return field(default=default, metadata={_KEY: Choice(pairs, label, help)})
+
+
+def toggle(default: bool, *, label: str, help: str) -> Any:
+    """Declare a yes-or-no parameter."""
+    return field(default=default, metadata={_KEY: Toggle(label, help)})
+
+
+def controls_of(parameters: type) -> dict[str, Control]:
+    """Return the declared control of each field, in order."""
+    return {f.name: f.metadata[_KEY] for f in fields(parameters)}
+
+
+def changed(parameters: P, values: Mapping[str, Any]) -> P:
+    """Return the set with `values` put in; raise ValueError on an unknown name or a bad value."""
+    controls = controls_of(type(parameters))
+    checked = {}
+    for name, value in values.items():
+        if name not in controls:
+            close = difflib.get_close_matches(name, controls, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"there is no parameter {name!r}{hint} There are: {list(controls)}")
+        checked[name] = controls[name].check(name, value)
+    return replace(parameters, **checked)  # type: ignore[type-var]
+
+
+def as_python(call: str, parameters: Any) -> str:
+    """Return one line of Python that opens an explorer with this parameter set."""
+    parts = [f"{f.name}={getattr(parameters, f.name)!r}" for f in fields(parameters)]
+    return f"{call}({', '.join(parts)})"

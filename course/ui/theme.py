@@ -1,0 +1,38 @@
+"""The look of the shell as one style sheet, and the few words that every explorer shares."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# JupyterLab's own variables where they exist, so that a dark theme stays readable; the figure
+# keeps its white ground in every theme.
+STYLE: Final = """
+<style>
+.course-shell{border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;padding:10px 12px;
+  max-width:1120px}
+.course-shell .course-title{font-size:1.15em;font-weight:600;line-height:1.3}
+.course-shell .course-story{line-height:1.4;max-width:78ch}
+.course-shell .course-story b{font-weight:600}
+.course-shell .course-sentence{font-size:1.02em;line-height:1.45;max-width:88ch;padding:2px 0}
+.course-shell .course-curtain{border-left:4px solid #0072B2;padding:4px 10px;margin:4px 0}
+.course-shell .course-problem{border-left:4px solid #D55E00;padding:4px 10px}
+.course-shell .course-figure{background:#fff;display:block}
+.course-shell .widget-html,.course-shell .widget-html-content{overflow:visible;line-height:1.4}
+.course-shell .widget-label{min-width:0}
+.course-shell button:focus-visible,.course-shell .noUi-handle:focus-visible,
+.course-shell select:focus-visible,.course-shell input:focus-visible{outline:3px solid #0072B2;
+  outline-offset:2px}
+.course-present{font-size:1.45em;max-width:none}
+.course-present .widget-label,.course-present .widget-readout,.course-present select,
+.course-present button,.course-present input{font-size:1.1em!important}
+.course-present .course-title{font-size:1.3em}
+</style>
+"""
+
+CURTAIN_CLOSED: Final = "Guess first: the curve and its sentence appear when you have."
+CURTAIN_BUTTON: Final = "Show me"
+CURTAIN_SKIP: Final = "Skip the guess"
+CURTAIN_AGAIN: Final = "Guess again"
+RESET: Final = "Reset"
+PRESENT: Final = "Present"
+OWN_SETTINGS: Final = "(your own settings)"

@@ -1,0 +1,50 @@
+"""Numbers as people read them (seconds, rates, shares); nothing is computed here."""
+
+from __future__ import annotations
+
+import math
+
+
+def seconds(value: float) -> str:
+    """Return a duration with three significant figures and the unit that suits it.
+
+    >>> [seconds(v) for v in (0.00123, 0.5, 2.3026, 754.2)]
+    ['1.23 ms', '500 ms', '2.30 s', '754 s']
+    """
+    if math.isnan(value):
+        return "undefined"
+    if math.isinf(value):
+        return "without end"
+    if value == 0:
+        return "0 s"
+    if abs(value) < 0.9995:
+        return f"{figures(value * 1000)} ms"
+    return f"{figures(value)} s"
+
+
+def figures(value: float, count: int = 3) -> str:
+    """Return a number with `count` significant figures, trailing zeros kept, no powers of ten.
+
+    >>> [figures(v) for v in (0.01234, 9.999, 10.0, 123456.0)]
+    ['0.0123', '10.0', '10.0', '123,000']
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = count - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, digits)
+    # Rounding may carry into a new decade (9.999 -> 10.0), which has one decimal less.
+    digits = count - 1 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(digits, 0)}f}"
+
+
+def percent(share: float) -> str:
+    r"""Return a share as per cent, with a decimal where whole numbers would hide the difference.
+
+    The space before the sign does not break.
+
+    >>> [percent(v) for v in (0.8, 0.955, 0.9987, 1.05)]
+    ['80\xa0%', '95.5\xa0%', '99.87\xa0%', '105\xa0%']
+    """
+    value = 100 * share
+    decimals = 2 if 99 < value < 100 else 1
+    return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "\u00a0%"

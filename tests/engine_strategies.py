@@ -1,0 +1,164 @@
+"""Random workloads and configurations for engines, as plain-data dictionaries.
+
+What lives here: hypothesis strategies whose values are keyword dictionaries, to be passed to the
+reference (`run_case`) or translated for another engine. What does not: an engine, or a check.
+
+A case has `prompt_tokens`, `output_tokens`, `cost` (five coefficients, fixed first) and the
+configuration's keywords; an open workload has `arrival_s`, a closed loop `users`, `start_s` and
+`think_s` (a number, or one a request). Lists are lists, numbers are int or float.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+BATCHINGS = ("continuous", "single", "static", "windowed", "adaptive")
+ORDERS = ("fcfs", "sjf", "priority")
+
+# Whole and binary-fraction costs make ties of arrivals and step ends; the others round.
+COSTS = (
+    (1.0, 0.0, 0.0, 0.0, 0.0),
+    (0.5, 0.125, 0.0, 0.25, 0.0),
+    (0.0, 0.25, 0.0, 0.5, 0.0),
+    (0.010, 3e-5, 1e-9, 1e-4, 2e-8),
+    (0.1, 0.013, 1e-4, 0.007, 3e-4),
+    (0.0, 0.01, 0.0, 0.003, 1e-5),
+)
+
+
+def gaps_s() -> st.SearchStrategy[float]:
+    """Draw one gap between arrivals: bursts of equal arrivals, ties with steps, lulls."""
+    return st.one_of(
+        st.just(0.0),
+        st.sampled_from([0.125, 0.25, 0.5, 1.0, 2.0]),
+        st.floats(0.0, 0.3, allow_subnormal=False),
+        st.floats(1.0, 30.0),
+    )
+
+
+@st.composite
+def lengths(draw: st.DrawFn, n: int) -> tuple[list[int], list[int]]:
+    """Draw n prompts and outputs, one-token outputs and one-token prompts among them."""
+    longest = draw(st.sampled_from([4, 20, 90]))
+    most = draw(st.sampled_from([1, 6, 30]))
+    prompt = st.one_of(st.just(1), st.integers(1, longest))
+    output = st.one_of(st.just(1), st.integers(1, most))
+    return (
+        draw(st.lists(prompt, min_size=n, max_size=n)),
+        draw(st.lists(output, min_size=n, max_size=n)),
+    )
+
+
+@st.composite
+def kv_limits(draw: st.DrawFn, prompts: list[int], outputs: list[int]) -> tuple[int | None, int]:
+    """Draw num_kv_blocks and block_size: unlimited, plenty, just enough for one, too little."""
+    block_size = draw(st.sampled_from([1, 2, 4, 16]))
+    needs = [-(-(p + o - 1) // block_size) for p, o in zip(prompts, outputs, strict=True)]
+    blocks = draw(
+        st.one_of(
+            st.none(),
+            st.just(sum(needs)),
+            st.integers(max(needs), max(needs) + 3),
+            st.integers(max(needs), 2 * max(needs)),
+            st.integers(1, max(needs)),
+        )
+    )
+    return blocks, block_size
+
+
+@st.composite
+def order_options(draw: st.DrawFn, n: int, order: str | None) -> dict[str, Any]:
+    """Draw the waiting queue's order and what it reads."""
+    order = draw(st.sampled_from(ORDERS)) if order is None else order
+    options: dict[str, Any] = {"order": order}
+    if order == "sjf":
+        guess = st.lists(st.integers(1, 9), min_size=n, max_size=n)
+        options["predicted_output_tokens"] = draw(st.one_of(st.none(), guess))
+        options["max_wait_s"] = draw(st.sampled_from([None, 0.0, 0.5, 2.0, 10.0]))
+    if order == "priority":
+        value = st.one_of(st.integers(0, 3), st.sampled_from([0.5, 1.25]))
+        options["priority"] = draw(st.lists(value, min_size=n, max_size=n))
+        options["ageing_s"] = draw(st.sampled_from([None, 0.5, 3.0, 10.0]))
+    return options
+
+
+@st.composite
+def batching_options(draw: st.DrawFn, batching: str, most: int) -> dict[str, Any]:
+    """Draw what the batching mode reads; `most` is the largest batch that static may have."""
+    options: dict[str, Any] = {"batching": batching}
+    if batching == "static":
+        options["batch_size"] = draw(st.integers(1, min(most, 8)))
+        options["window_s"] = draw(st.sampled_from([None, None, 0.0, 0.25, 1.0, 7.3]))
+    if batching == "windowed":
+        options["window_s"] = draw(st.sampled_from([0.0, 0.05, 0.25, 1.0, 7.3]))
+    if batching == "adaptive":
+        options["window_s"] = draw(st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 2.5]))
+    return options
+
+
+@st.composite
+def engine_cases(
+    draw: st.DrawFn,
+    *,
+    closed: bool | None = False,
+    batching: str | None = None,
+    order: str | None = None,
+    max_requests: int = 24,
+) -> dict[str, Any]:
+    """Draw one case. `closed` None draws either kind; `batching` and `order` fix theirs."""
+    n = draw(st.integers(1, max_requests))
+    prompts, outputs = draw(lengths(n))
+    blocks, block_size = draw(kv_limits(prompts, outputs))
+    case: dict[str, Any] = {
+        "prompt_tokens": prompts,
+        "output_tokens": outputs,
+        "cost": draw(st.sampled_from(COSTS)),
+        "max_num_seqs": draw(st.sampled_from([1, 2, 3, 5, 8, 20, 40])),
+        # 16 and 17 lie below the larger numbers of seats, and below many prompts
+        "max_num_batched_tokens": draw(st.sampled_from([16, 17, 24, 40, 100, 2048])),
+        "enable_chunked_prefill": draw(st.sampled_from([True, True, False])),
+        "num_kv_blocks": blocks,
+        "block_size": block_size,
+        "horizon_s": draw(st.one_of(st.none(), st.none(), horizons_s())),
+    }
+    case |= draw(order_options(n, order))
+    mode = draw(st.sampled_from(BATCHINGS)) if batching is None else batching
+    most = min(case["max_num_seqs"], case["max_num_batched_tokens"])
+    case |= draw(batching_options(mode, most))
+    if draw(st.booleans()):
+        cached = [draw(st.integers(0, p)) for p in prompts]
+        case["cached_prefix_tokens"] = cached
+    is_closed = draw(st.booleans()) if closed is None else closed
+    case |= draw(closed_loops(n) if is_closed else open_arrivals(n))
+    return case
+
+
+def horizons_s() -> st.SearchStrategy[float]:
+    """Draw a horizon: at zero, on a step's end, or anywhere."""
+    return st.one_of(st.sampled_from([0.0, 1.0, 2.5, 8.0]), st.floats(0.0, 40.0))
+
+
+@st.composite
+def open_arrivals(draw: st.DrawFn, n: int) -> dict[str, Any]:
+    """Draw n sorted arrival times."""
+    arrival_s: list[float] = []
+    t = 0.0
+    for gap in draw(st.lists(gaps_s(), min_size=n, max_size=n)):
+        t += gap
+        arrival_s.append(t)
+    return {"arrival_s": arrival_s}
+
+
+@st.composite
+def closed_loops(draw: st.DrawFn, n: int) -> dict[str, Any]:
+    """Draw users, their starts and their think times (0 among them)."""
+    users = draw(st.integers(1, 8))
+    start = st.one_of(st.just(0.0), st.sampled_from([0.5, 1.0]), st.floats(0.0, 5.0))
+    think = st.one_of(st.just(0.0), st.sampled_from([0.25, 1.0]), st.floats(0.0, 8.0))
+    return {
+        "users": users,
+        "start_s": draw(st.lists(start, min_size=users, max_size=users)),
+        "think_s": draw(st.one_of(think, st.lists(think, min_size=n, max_size=n))),
+    }

@@ -1,0 +1,65 @@
+"""The ways in (pip, conda, pins) ask for the same things; otherwise two students run two courses."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+CONDA_NAME = {"torch": "pytorch"}
+
+
+def conda() -> dict[str, SpecifierSet]:
+    parsed = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    specs = {}
+    for line in parsed["dependencies"]:
+        if isinstance(line, str):
+            name, _, rest = line.partition(" ")
+            specs[name] = SpecifierSet(rest)
+    return specs
+
+
+def test_conda_and_pip_ask_for_the_same_ranges() -> None:
+    wanted = {
+        CONDA_NAME.get(need.name, need.name): need.specifier
+        for need in map(
+            Requirement,
+            [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["gpu"]],
+        )
+    }
+    wanted["python"] = SpecifierSet(PROJECT["requires-python"])
+    found = conda()
+    found.pop("pip")
+    assert found == wanted
+
+
+def test_the_named_stack_is_in_the_conda_file() -> None:
+    stack = {"jupyterlab", "ipywidgets", "numpy", "scipy", "matplotlib", "altair", "nbval", "pytorch"}
+    assert stack <= set(conda())
+
+
+def test_every_dependency_is_pinned_inside_its_range() -> None:
+    pins: dict[str, list[str]] = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        pin = Requirement(line)
+        (version,) = pin.specifier
+        assert version.operator == "=="
+        pins.setdefault(pin.name.lower().replace("_", "-"), []).append(version.version)
+    needs = [*PROJECT["dependencies"]]
+    for extra in PROJECT["optional-dependencies"].values():
+        needs += extra
+    for need in map(Requirement, needs):
+        assert need.name in pins, f"{need.name} is not pinned: run `make pins`"
+        for version in pins[need.name]:
+            assert need.specifier.contains(version), f"{need} against the pin {version}"
+
+
+def test_pins_hold_no_addresses() -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert not re.search(r"https?:|file:|--index|@ ", text)
