@@ -32,7 +32,8 @@ class Finding:
 def examine() -> list[Finding]:
     """Run all examinations; an examination that breaks is itself a finding, never an exception."""
     looks: list[Callable[[], Iterator[Finding]]] = [
-        _python, _packages, _files, _kernel, _widgets, _kernels_compile, _memory, _gpu, _offline, _desk,
+        _python, _packages, _files, _kernel, _widgets,
+        _kernels_compile, _memory, _gpu, _offline, _desk,
     ]  # fmt: skip
     findings: list[Finding] = []
     for look in looks:

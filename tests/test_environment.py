@@ -1,4 +1,4 @@
-"""The ways in (pip, conda, pins) ask for the same things; otherwise two students run two courses."""
+"""The ways in (pip, conda, pins) ask for the same; otherwise two students run two courses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,16 @@ def test_conda_and_pip_ask_for_the_same_ranges() -> None:
 
 
 def test_the_named_stack_is_in_the_conda_file() -> None:
-    stack = {"jupyterlab", "ipywidgets", "numpy", "scipy", "matplotlib", "altair", "nbval", "pytorch"}
+    stack = {
+        "jupyterlab",
+        "ipywidgets",
+        "numpy",
+        "scipy",
+        "matplotlib",
+        "altair",
+        "nbval",
+        "pytorch",
+    }
     assert stack <= set(conda())
 
 

@@ -143,7 +143,7 @@ class Picture:
 
 
 class GuessMark:
-    """A star where the learner's guess lies, and its value on a line to the axis; a data layer part."""
+    """A star where the learner's guess lies, its value written on a line to the axis."""
 
     def __init__(self, picture: Picture, axes: Axes) -> None:
         self._rule = picture.line(axes, PURPLE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2)

@@ -1,4 +1,4 @@
-"""Explorers of notebook 02: what each varies, computes and says; no widget, no queue formula."""
+"""The hockey-stick explorer: what it varies, computes and says; no widget, no queue formula."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course.figures.ch02 import HockeyStick, HockeyStickPicture, SimulatedPoint
+from course.figures.ch02.hockey_stick import HockeyStick, HockeyStickPicture, SimulatedPoint
 from course.serving import queueing
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show

@@ -1,0 +1,183 @@
+"""What must hold for every explorer of the course: a new one is tested by being there."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from course.ui import Explorer
+from course.ui.parameters import Choice, Slider, Toggle, controls_of
+from course.ui.shell import Shell, show
+from tests.ui.explorers import every_explorer
+
+EXPLORERS = every_explorer()
+ONE = pytest.mark.parametrize("explorer", EXPLORERS.values(), ids=EXPLORERS.keys())
+
+
+def opened(explorer: Explorer, preset: str | None = None, **values: object) -> Shell:
+    return show(explorer, preset, predict=False, **values)
+
+
+def drawn_paths(svg: str) -> list[str]:
+    """The `d` of every path in the data layer that goes anywhere."""
+    root = ET.fromstring(svg)
+    space = "{http://www.w3.org/2000/svg}"
+    (data,) = [g for g in root.iter(f"{space}g") if g.get("class") == "course-data"]
+    paths = [p.get("d", "") for p in data.iter(f"{space}path")]
+    return [d for d in paths if len(re.findall(r"[ML]", d)) >= 2]
+
+
+def values_of(control: Slider | Choice | Toggle) -> st.SearchStrategy:
+    if isinstance(control, Slider):
+        if control.whole:
+            return st.integers(int(control.low), int(control.high))
+        return st.floats(control.low, control.high, allow_nan=False)
+    if isinstance(control, Choice):
+        return st.sampled_from([value for _, value in control.options])
+    return st.booleans()
+
+
+def extremes_of(control: Slider | Choice | Toggle) -> list:
+    if isinstance(control, Slider):
+        kind = int if control.whole else float
+        return [kind(control.low), kind(control.high)]
+    if isinstance(control, Choice):
+        return [value for _, value in control.options]
+    return [False, True]
+
+
+@ONE
+def test_every_parameter_says_what_it_is(explorer: Explorer) -> None:
+    for name, control in controls_of(explorer.parameters).items():
+        assert control.label, name
+        assert len(control.help) > 10, name
+        if isinstance(control, Slider):
+            assert control.low < control.high
+            assert control.check(name, getattr(explorer.parameters(), name)) is not None
+
+
+@ONE
+def test_presets_have_stories_and_questions(explorer: Explorer) -> None:
+    assert len(explorer.presets) >= 2
+    assert len({preset.name for preset in explorer.presets}) == len(explorer.presets)
+    for preset in explorer.presets:
+        assert len(preset.story) > 20
+        assert preset.ask.rstrip().endswith("?")
+
+
+@ONE
+def test_every_preset_draws_and_speaks(explorer: Explorer) -> None:
+    sentences = set()
+    for preset in explorer.presets:
+        shell = opened(explorer, preset.name)
+        assert drawn_paths(shell.svg), f"{preset.name}: nothing is drawn"
+        assert re.search(r"\d", shell.sentence), f"{preset.name}: a sentence without a number"
+        assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence), shell.sentence
+        sentences.add(shell.sentence)
+        shell.close()
+    assert len(sentences) == len(explorer.presets), "two presets say the same"
+
+
+@ONE
+def test_every_extreme_of_every_range_draws(explorer: Explorer) -> None:
+    for name, control in controls_of(explorer.parameters).items():
+        for value in extremes_of(control):
+            shell = opened(explorer, **{name: value})
+            assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence), (name, value)
+            ET.fromstring(shell.svg)
+            shell.close()
+
+
+@ONE
+@settings(
+    max_examples=25, deadline=None, derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)  # fmt: skip
+@given(data=st.data())
+def test_any_combination_draws_and_speaks(explorer: Explorer, data: st.DataObject) -> None:
+    chosen = {n: data.draw(values_of(c), n) for n, c in controls_of(explorer.parameters).items()}
+    shell = opened(explorer)
+    shell.set_state(**chosen)
+    assert shell.parameters == explorer.state(**chosen)
+    assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence)
+    ET.fromstring(shell.svg)
+    shell.close()
+
+
+@ONE
+def test_picture_and_sentence_follow_every_control(explorer: Explorer) -> None:
+    """A slider that moves nothing teaches that it does not matter."""
+    for name, control in controls_of(explorer.parameters).items():
+        seen = set()
+        for value in extremes_of(control):
+            shell = opened(explorer, **{name: value})
+            seen.add((re.sub(r"c\d+-|#?[a-z]*[0-9a-f]{10}", "", shell.svg), shell.sentence))
+            shell.close()
+        assert len(seen) == len(extremes_of(control)), f"{name} changes nothing"
+
+
+@ONE
+def test_the_line_of_python_rebuilds_the_state(explorer: Explorer) -> None:
+    from course import explore
+
+    shell = opened(explorer, explorer.presets[-1].name)
+    again = eval(shell.as_python(), {"explore": explore})
+    assert again.parameters == shell.parameters
+    shell.close()
+    again.close()
+
+
+@ONE
+def test_numbers_can_be_had_as_a_table(explorer: Explorer) -> None:
+    shell = opened(explorer)
+    frame = shell.to_frame()
+    assert len(frame) > 0
+    assert frame.columns.is_unique
+    shell.close()
+
+
+@ONE
+def test_the_same_state_computes_once(explorer: Explorer) -> None:
+    assert explorer.result(explorer.parameters()) is explorer.result(explorer.parameters())
+
+
+@ONE
+def test_results_hold_no_surprises(explorer: Explorer) -> None:
+    """A result is a frozen value: nothing that was drawn from it may change under a table."""
+    result = explorer.result(explorer.parameters())
+    assert dataclasses.is_dataclass(result)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(result, dataclasses.fields(result)[0].name, None)
+
+
+@ONE
+def test_the_still_picture_carries_an_alternative_text(explorer: Explorer) -> None:
+    shell = opened(explorer)
+    root = ET.fromstring(shell.svg)
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.get("role") == "img"
+    named = {root.find(f"{space}title").get("id"), root.find(f"{space}desc").get("id")}
+    assert set(root.get("aria-labelledby").split()) == named
+    assert shell.sentence in root.find(f"{space}desc").text
+    assert "<style" not in shell.svg, "a style inside a picture would restyle the whole page"
+    shell.close()
+
+
+@ONE
+def test_guess_is_asked_drawn_and_named(explorer: Explorer) -> None:
+    if explorer.prediction is None:
+        pytest.skip("this explorer asks for no guess")
+    shell = opened(explorer, explorer.presets[0].name)
+    answer = explorer.prediction.answer(shell.result)
+    assert answer is not None
+    assert math.isfinite(answer)
+    assert explorer.prediction.question(shell.result).rstrip().endswith("?")
+    shell.commit(2 * answer)
+    assert "by a factor of 2" in shell._sentence.value
+    shell.close()
