@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from course.paths import NOTEBOOKS
-from tests.browser.conftest import Lab
+from tests.browser.fixtures import Lab
 from tests.browser.lab import changes, errors_shown, open_and_run_all, open_curtain, shells, state
 
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ class HockeyStickParameters:
     percentile: float = choice(
         0.99, {"P50 (half)": 0.5, "P90": 0.9, "P95": 0.95, "P99": 0.99, "P99.9": 0.999},
         label="Percentile", help="The share of requests that are done within the drawn time",
+    )  # fmt: skip
+    target_s: float = slider(
+        0.0, 0.0, 5.0, 0.1, label="Promise for the percentile", unit="s, 0: none",
+        help="The time that the chosen percentile must stay below; 0 draws no promise",
     )  # fmt: skip
     customers: int = choice(
         20_000, {"off": 0, "2,000": 2_000, "20,000": 20_000, "200,000": 200_000},
@@ -87,6 +92,13 @@ def _in_seconds(point: SimulatedPoint, service_rate_per_s: float) -> SimulatedPo
     )
 
 
+def _usable_rate_per_s(p: HockeyStickParameters) -> float:
+    """The highest arrival rate that keeps the promise; 0 where not even one visitor could."""
+    if not p.target_s:
+        return p.service_rate_per_s
+    return max(p.service_rate_per_s + math.log(1 - p.percentile) / p.target_s, 0.0)
+
+
 def _hockey_stick(p: HockeyStickParameters) -> HockeyStick:
     load = p.arrival_rate_per_s / p.service_rate_per_s
     mean_s = percentile_s = float("inf")
@@ -116,10 +128,33 @@ def _hockey_stick(p: HockeyStickParameters) -> HockeyStick:
         here=point,
         mean_s=mean_s,
         percentile_s=percentile_s,
+        target_s=p.target_s or None,
+        usable_rate_per_s=_usable_rate_per_s(p),
     )
 
 
 def _hockey_stick_words(r: HockeyStick) -> str:
+    return _load_words(r) + _promise_words(r)
+
+
+def _promise_words(r: HockeyStick) -> str:
+    if r.target_s is None:
+        return ""
+    name = f"P{100 * r.percentile:g}"
+    if r.usable_rate_per_s <= 0:
+        return (
+            f" A {name} of {seconds(r.target_s)} cannot be promised at all: with nobody else in "
+            f"the system it is already "
+            f"{seconds(-math.log(1 - r.percentile) / r.service_rate_per_s)}."
+        )
+    return (
+        f" A {name} below {seconds(r.target_s)} can be promised up to λ = "
+        f"{figures(r.usable_rate_per_s)}/s, {percent(r.usable_rate_per_s / r.service_rate_per_s)} "
+        "of what the server can do."
+    )
+
+
+def _load_words(r: HockeyStick) -> str:
     rates = f"At λ = {r.arrival_rate_per_s:.1f}/s and μ = {r.service_rate_per_s:.1f}/s"
     if not r.stable:
         excess = r.arrival_rate_per_s - r.service_rate_per_s
@@ -198,6 +233,12 @@ HOCKEY_STICK = Explorer(
             "A server twice as fast takes twice the traffic: utilisation is the same 90 %.",
             "Same utilisation, same latency?",
             {"arrival_rate_per_s": 18.0, "service_rate_per_s": 20.0},
+        ),
+        Preset(
+            "A promise of two seconds",
+            "99 of 100 requests shall be done within two seconds; a request alone takes 0.1 s.",
+            "How full may the server be: 95 %, 90 %, 80 %?",
+            {"arrival_rate_per_s": 7.7, "service_rate_per_s": 10.0, "target_s": 2.0},
         ),
         Preset(
             "Over the edge",

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from course.figures.axes import (
     BLUE,
+    GREEN,
     INK,
     MUTED,
     ORANGE,
@@ -50,6 +51,8 @@ class HockeyStick:
     here: SimulatedPoint | None
     mean_s: float
     percentile_s: float
+    target_s: float | None
+    usable_rate_per_s: float
 
     @property
     def utilization(self) -> float:
@@ -95,6 +98,13 @@ class HockeyStickPicture(Picture):
         self._bands = self.line(axes, BLUE, linewidth=1.6, marker="_", markersize=9, zorder=4)
         self._here = self.line(axes, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
         self._here_points = self.line(axes, INK, marker="D", linestyle="", zorder=6)
+        self._target = self.line(
+            axes, GREEN, linewidth=1.8, linestyle=(0, (6, 1.5, 1, 1.5)), zorder=2
+        )
+        self._usable = self.line(
+            axes, GREEN, linewidth=9, solid_capstyle="butt", alpha=0.55, zorder=1, clip_on=False
+        )
+        self._target_words = self.label(axes, GREEN, va="bottom", ha="left", zorder=8)
         self._guess = GuessMark(self, axes)
         self._mean_words = self.label(axes, BLUE, va="bottom", ha="right", zorder=8)
         self._percentile_words = self.label(axes, ORANGE, va="bottom", ha="right", zorder=8)
@@ -108,6 +118,8 @@ class HockeyStickPicture(Picture):
         axes = self._axes
         needed = 1.25 * result.percentile_s if result.stable else 0.0
         needed = max(needed, 8 / result.service_rate_per_s)
+        if result.target_s is not None:
+            needed = max(needed, min(1.25 * result.target_s, 3 * needed))
         if guess is not None:
             # A wild guess may widen the picture, not flatten the curve to a line on the floor.
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
@@ -117,6 +129,7 @@ class HockeyStickPicture(Picture):
         self._percentile.set_data(result.curve_utilization, result.curve_percentile_s)
         self._show_simulation(result, top)
         self._show_operating_point(result, top)
+        self._show_target(result, top)
         self._guess.show(guess, top, seconds)
 
     def _show_simulation(self, result: HockeyStick, top: float) -> None:
@@ -132,6 +145,24 @@ class HockeyStickPicture(Picture):
                 x += [point.utilization, point.utilization, math.nan]
                 y += [point.low_s, point.high_s, math.nan]
         self._bands.set_data(x, y)
+
+    def _show_target(self, result: HockeyStick, top: float) -> None:
+        if result.target_s is None:
+            self._target.set_data([], [])
+            self._usable.set_data([], [])
+            place(self._target_words, 0, 0, "")
+            return
+        usable = max(result.usable_rate_per_s, 0.0) / result.service_rate_per_s
+        y = min(result.target_s, top)
+        self._target.set_data([0, 1], [y, y])
+        self._usable.set_data([0, usable], [0, 0])
+        beyond = " (above the picture)" if result.target_s > top else ""
+        place(
+            self._target_words,
+            0.012,
+            min(y, 0.93 * top),
+            f"promise {seconds(result.target_s)}{beyond}",
+        )
 
     def _show_operating_point(self, result: HockeyStick, top: float) -> None:
         load = min(result.utilization, 1.07)

@@ -1,0 +1,130 @@
+"""From a moved slider to a changed picture: in the kernel, in a browser, and its memory.
+
+Nothing here fails on a slow machine; the table at the end is what is read.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from course.ui.parameters import Slider, controls_of
+from course.ui.shell import Shell, show
+from tests.browser.fixtures import Lab
+from tests.browser.lab import open_and_run_all, open_curtain, shells
+from tests.ui.explorers import every_explorer
+
+EXPLORERS = every_explorer()
+ROWS: list[str] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def table() -> Iterator[None]:
+    yield
+    print("\n\nfrom slider to picture" + "".join(f"\n  {row}" for row in ROWS))
+
+
+def random_moves(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Moves of one slider at a time around the default state, as a hand makes them."""
+    rng = np.random.default_rng(seed)
+    controls = controls_of(shell.explorer.parameters)
+    sliders = [(n, c) for n, c in controls.items() if isinstance(c, Slider) and not c.slow]
+    for _ in range(count):
+        name, control = sliders[rng.integers(len(sliders))]
+        steps = int((control.high - control.low) / control.step) if not control.log else 50
+        share = rng.integers(steps + 1) / steps
+        value = control.low + share * (control.high - control.low)
+        yield {name: int(value) if control.whole else float(value)}
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_kernel(benchmark: Any, name: str) -> None:
+    """One move: compute, draw, narrate."""
+    shell = show(EXPLORERS[name], predict=False)
+    moves = iter(list(random_moves(shell, 220)))
+    for _ in range(10):
+        shell.set_state(**next(moves))
+    times: list[float] = []
+
+    def move() -> None:
+        start = time.perf_counter()
+        shell.set_state(**next(moves))
+        times.append(time.perf_counter() - start)
+
+    benchmark.pedantic(move, rounds=200, iterations=1)
+    ms = np.array(times) * 1e3
+    ROWS.append(
+        f"{name:<28} kernel   median {np.median(ms):6.1f} ms   P95 {np.quantile(ms, 0.95):6.1f} ms"
+    )
+    shell.close()
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_memory_of_1000_moves(benchmark: Any, name: str) -> None:
+    """What a thousand moves leave behind."""
+    shell = show(EXPLORERS[name], predict=False)
+    for move in random_moves(shell, 150, seed=2):
+        shell.set_state(**move)
+    process = psutil.Process()
+    gc.collect()
+    before = process.memory_info().rss
+
+    def thousand() -> None:
+        for move in random_moves(shell, 1000, seed=3):
+            shell.set_state(**move)
+
+    benchmark.pedantic(thousand, rounds=1, iterations=1)
+    gc.collect()
+    grown = (process.memory_info().rss - before) / 2**20
+    ROWS.append(f"{name:<28} memory   {grown:+.1f} MiB after 1,000 moves")
+    shell.close()
+
+
+WATCH = """
+() => {
+  const shell = document.querySelectorAll('.course-shell')[0];
+  const box = shell.querySelector('svg.course-figure').parentElement;
+  window.delays = [];
+  window.pressed = 0;
+  new MutationObserver(() => {
+    if (window.pressed) {
+      const pressed = window.pressed;
+      window.pressed = 0;
+      requestAnimationFrame(() => window.delays.push(performance.now() - pressed));
+    }
+  }).observe(box.parentElement, {childList: true, subtree: true});
+  document.addEventListener('keydown', () => { window.pressed = performance.now(); }, true);
+}
+"""
+
+
+def test_browser(benchmark: Any, page: Any, lab: Lab, artifacts: Path) -> None:
+    """Key press to painted picture, in JupyterLab."""
+    open_and_run_all(page, lab, "02_mm1_queueing.ipynb")
+    shell = shells(page)[0]
+    shell.scroll_into_view_if_needed()
+    open_curtain(shell)
+    page.evaluate(WATCH)
+    handle = shell.locator(".noUi-handle").first
+    handle.focus()
+
+    def moves() -> None:
+        for i in range(60):
+            page.keyboard.press("ArrowLeft" if i % 20 < 10 else "ArrowRight")
+            page.wait_for_timeout(180)
+
+    benchmark.pedantic(moves, rounds=1, iterations=1)
+    delays = page.evaluate("() => window.delays")
+    assert len(delays) > 40, "the picture did not follow the slider"
+    ROWS.append(
+        f"{'explore.hockey_stick':<28} browser  median {statistics.median(delays):6.1f} ms   "
+        f"P95 {np.quantile(delays, 0.95):6.1f} ms   ({len(delays)} moves)"
+    )

@@ -1,0 +1,88 @@
+"""Every notebook run by nbval as CI, a student and a grader run it."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from course.exercises.inject import solved, with_wrong_answers
+from course.paths import NOTEBOOKS
+from tests.notebooks.running import check_cells, failed_cells
+
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+EACH = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+@EACH
+def test_untouched_passes_and_strictly_fails_at_the_checks_alone(
+    path: Path, tmp_path: Path
+) -> None:
+    notebook = read(path)
+    failed, text = failed_cells(notebook, tmp_path / path.name, strict=True)
+    assert failed == check_cells(notebook), text[-3000:]
+
+
+@EACH
+def test_solved_passes_strictly(path: Path, tmp_path: Path) -> None:
+    failed, text = failed_cells(solved(read(path)), tmp_path / path.name, strict=True)
+    assert not failed, text[-3000:]
+
+
+@EACH
+@pytest.mark.parametrize("k", range(3))
+def test_wrong_answers_fail_at_the_checks_alone(path: Path, k: int, tmp_path: Path) -> None:
+    notebook = with_wrong_answers(read(path), k)
+    failed, text = failed_cells(notebook, tmp_path / path.name, strict=True)
+    assert failed == check_cells(notebook), text[-3000:]
+
+
+@EACH
+def test_explorers_draw_and_say_what_they_computed(path: Path, monkeypatch: Any) -> None:
+    """The page must read without a click: a drawn curve, and a sentence that is true."""
+    from nbclient import NotebookClient
+
+    from course import explore
+
+    monkeypatch.setenv("COURSE_CURTAIN", "open")
+    notebook = read(path)
+    NotebookClient(
+        notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}
+    ).execute()
+    calls = [cell for cell in notebook.cells if cell.source.startswith("explore.")]
+    for cell in calls:
+        (output,) = [o for o in cell.outputs if "text/html" in o.get("data", {})]
+        svg = re.search(r"<svg.*</svg>", output.data["text/html"], re.DOTALL).group(0)
+        space = "{http://www.w3.org/2000/svg}"
+        (data,) = [
+            g for g in ET.fromstring(svg).iter(f"{space}g") if g.get("class") == "course-data"
+        ]
+        lines = [
+            p for p in data.iter(f"{space}path") if len(re.findall("[ML]", p.get("d", ""))) > 5
+        ]
+        assert lines, f"{cell.id}: nothing is drawn"
+        expected = eval(cell.source, {"explore": explore}).sentence
+        assert output.data["text/plain"] == expected
+        assert re.search(r"\d", expected)
+
+
+@EACH
+def test_cells_survive_being_run_twice(path: Path, tmp_path: Path) -> None:
+    """Students run cells again, and not from the top."""
+    notebook = read(path)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    again = json.loads(json.dumps(code[1:]))
+    for cell in again:
+        cell["id"] += "-again"
+    notebook.cells += [nbformat.from_dict(cell) for cell in again]
+    failed, text = failed_cells(notebook, tmp_path / path.name, strict=False)
+    assert not failed, text[-3000:]
