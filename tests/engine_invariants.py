@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = range(5)
@@ -116,7 +117,7 @@ def _check_times(f: _Facts) -> None:
         if not math.isnan(f.scheduled[i]):
             assert f.arrival[i] <= f.scheduled[i], f"request {i}: scheduled before it arrived"
         assert set(times) <= ends, f"request {i}: a token between two step ends"
-        for before, after in zip(times, times[1:], strict=False):
+        for before, after in pairwise(times):
             assert before <= after, f"request {i}: token times decrease"
             if f.shortest_step > math.ulp(before):
                 assert before < after, f"request {i}: two tokens at one time"
@@ -127,7 +128,7 @@ def _check_steps(f: _Facts) -> None:
     assert len(f.prefill) == len(f.decode) == len(f.step_end), "step arrays differ in length"
     budget = f.case["max_num_batched_tokens"]
     for k in range(len(f.step_end)):
-        assert f.prefill[k] >= 0 and f.decode[k] >= 0, f"step {k}: a negative count"
+        assert min(f.prefill[k], f.decode[k]) >= 0, f"step {k}: a negative count"
         assert f.prefill[k] + f.decode[k] >= 1, f"step {k} has no work"
         assert f.prefill[k] + f.decode[k] <= budget, f"step {k}: over the token budget"
         assert f.decode[k] <= f.seats, f"step {k}: more sequences than seats"

@@ -32,19 +32,20 @@ def gaps_s() -> st.SearchStrategy[float]:
     """Draw one gap between arrivals: bursts of equal arrivals, ties with steps, lulls."""
     return st.one_of(
         st.just(0.0),
+        st.just(0.0),
         st.sampled_from([0.125, 0.25, 0.5, 1.0, 2.0]),
         st.floats(0.0, 0.3, allow_subnormal=False),
-        st.floats(1.0, 30.0),
+        st.floats(1.0, 9.0),
     )
 
 
 @st.composite
 def lengths(draw: st.DrawFn, n: int) -> tuple[list[int], list[int]]:
     """Draw n prompts and outputs, one-token outputs and one-token prompts among them."""
-    longest = draw(st.sampled_from([4, 20, 90]))
-    most = draw(st.sampled_from([1, 6, 30]))
-    prompt = st.one_of(st.just(1), st.integers(1, longest))
-    output = st.one_of(st.just(1), st.integers(1, most))
+    longest = draw(st.sampled_from([4, 9, 20, 90]))
+    most = draw(st.sampled_from([12, 30, 6, 1]))
+    prompt = st.one_of(st.integers(1, longest), st.integers(longest // 2, longest))
+    output = st.one_of(st.integers(most // 2 + 1, most), st.integers(1, most), st.just(1))
     return (
         draw(st.lists(prompt, min_size=n, max_size=n)),
         draw(st.lists(output, min_size=n, max_size=n)),
@@ -52,20 +53,28 @@ def lengths(draw: st.DrawFn, n: int) -> tuple[list[int], list[int]]:
 
 
 @st.composite
-def kv_limits(draw: st.DrawFn, prompts: list[int], outputs: list[int]) -> tuple[int | None, int]:
+def pressed_lengths(draw: st.DrawFn, n: int) -> tuple[list[int], list[int]]:
+    """Draw n short prompts with long outputs: contexts that outgrow the blocks they began in."""
+    prompts = draw(st.lists(st.integers(1, 14), min_size=n, max_size=n))
+    return prompts, draw(st.lists(st.integers(3, 24), min_size=n, max_size=n))
+
+
+@st.composite
+def kv_limits(
+    draw: st.DrawFn, prompts: list[int], outputs: list[int], pressed: bool
+) -> dict[str, Any]:
     """Draw num_kv_blocks and block_size: unlimited, plenty, just enough for one, too little."""
-    block_size = draw(st.sampled_from([1, 2, 4, 16]))
+    block_size = draw(st.sampled_from([4, 2, 1] + ([] if pressed else [16])))
     needs = [-(-(p + o - 1) // block_size) for p, o in zip(prompts, outputs, strict=True)]
-    blocks = draw(
-        st.one_of(
-            st.none(),
-            st.just(sum(needs)),
-            st.integers(max(needs), max(needs) + 3),
-            st.integers(max(needs), 2 * max(needs)),
-            st.integers(1, max(needs)),
-        )
+    largest = max(needs)
+    tight = st.one_of(
+        st.integers(largest, largest + 3),
+        st.integers(largest, 2 * largest),
+        st.integers(largest, max(largest, sum(needs) // 2)),
     )
-    return blocks, block_size
+    others = st.one_of(st.just(sum(needs)), st.integers(1, largest), st.none())
+    blocks = draw(tight if pressed else st.one_of(tight, others))
+    return {"num_kv_blocks": blocks, "block_size": block_size}
 
 
 @st.composite
@@ -105,33 +114,44 @@ def engine_cases(
     closed: bool | None = False,
     batching: str | None = None,
     order: str | None = None,
+    pressed: bool | None = None,
     max_requests: int = 24,
 ) -> dict[str, Any]:
-    """Draw one case. `closed` None draws either kind; `batching` and `order` fix theirs."""
-    n = draw(st.integers(1, max_requests))
-    prompts, outputs = draw(lengths(n))
-    blocks, block_size = draw(kv_limits(prompts, outputs))
+    """Draw one case. `closed` None draws either kind; `batching` and `order` fix theirs.
+
+    `pressed` cases have long outputs in few blocks and arrivals a step or two apart, so that
+    most of them preempt; None draws them now and then.
+    """
+    if pressed is None:
+        pressed = draw(st.sampled_from([False, False, True]))
+    n = draw(st.integers(4, max_requests) if pressed else st.integers(1, max_requests))
+    cost = draw(st.sampled_from(COSTS))
+    prompts, outputs = draw(pressed_lengths(n) if pressed else lengths(n))
     case: dict[str, Any] = {
         "prompt_tokens": prompts,
         "output_tokens": outputs,
-        "cost": draw(st.sampled_from(COSTS)),
-        "max_num_seqs": draw(st.sampled_from([1, 2, 3, 5, 8, 20, 40])),
+        "cost": cost,
+        "max_num_seqs": draw(st.sampled_from([4, 8, 3, 20, 40] + ([] if pressed else [2, 1]))),
         # 16 and 17 lie below the larger numbers of seats, and below many prompts
         "max_num_batched_tokens": draw(st.sampled_from([16, 17, 24, 40, 100, 2048])),
         "enable_chunked_prefill": draw(st.sampled_from([True, True, False])),
-        "num_kv_blocks": blocks,
-        "block_size": block_size,
-        "horizon_s": draw(st.one_of(st.none(), st.none(), horizons_s())),
+        "horizon_s": None if pressed else draw(st.one_of(st.none(), st.none(), horizons_s())),
     }
+    case |= draw(kv_limits(prompts, outputs, pressed))
     case |= draw(order_options(n, order))
-    mode = draw(st.sampled_from(BATCHINGS)) if batching is None else batching
+    modes = ("continuous", "windowed") if pressed else BATCHINGS
+    mode = draw(st.sampled_from(modes)) if batching is None else batching
     most = min(case["max_num_seqs"], case["max_num_batched_tokens"])
     case |= draw(batching_options(mode, most))
-    if draw(st.booleans()):
-        cached = [draw(st.integers(0, p)) for p in prompts]
-        case["cached_prefix_tokens"] = cached
+    if draw(st.sampled_from([False, False, True])):
+        case["cached_prefix_tokens"] = [draw(st.integers(0, p)) for p in prompts]
     is_closed = draw(st.booleans()) if closed is None else closed
-    case |= draw(closed_loops(n) if is_closed else open_arrivals(n))
+    if is_closed:
+        case |= draw(closed_loops(n))
+    else:
+        short_step_s = cost[0] + cost[1] + cost[3]
+        gap = st.sampled_from([0.0, 0.5, 1.0, 2.0]).map(lambda g: g * short_step_s)
+        case |= draw(open_arrivals(n, gap if pressed else gaps_s()))
     return case
 
 
@@ -141,12 +161,12 @@ def horizons_s() -> st.SearchStrategy[float]:
 
 
 @st.composite
-def open_arrivals(draw: st.DrawFn, n: int) -> dict[str, Any]:
-    """Draw n sorted arrival times."""
+def open_arrivals(draw: st.DrawFn, n: int, gap: st.SearchStrategy[float]) -> dict[str, Any]:
+    """Draw n sorted arrival times, `gap` apart."""
     arrival_s: list[float] = []
     t = 0.0
-    for gap in draw(st.lists(gaps_s(), min_size=n, max_size=n)):
-        t += gap
+    for pause_s in draw(st.lists(gap, min_size=n, max_size=n)):
+        t += pause_s
         arrival_s.append(t)
     return {"arrival_s": arrival_s}
 

@@ -133,11 +133,14 @@ single, static, windowed, adaptive
     length, P + O - 1 tokens. If all O = 1 there is no decode step. Step tokens count ended slots
     too. Held blocks in a step: Σ blocks(c after the step), 0 for those not yet begun. Finish at
     own last token; blocks of all freed when the batch ends.
-30. windowed(w): only an *empty* engine (nothing running, nothing waiting) waits; a step boundary
-    with somebody waiting starts at once, as in continuous. First = the next accepted arrival;
-    start = the earlier of `first + window_s` and the arrival that makes max_num_seqs wait. All
-    with arrival <= start have joined. w = 0 is continuous. Alt: also waiting when nothing runs
-    but some wait.
+30. windowed(w): an *idle* engine waits: one that runs nothing and for which nobody waits who
+    arrived before t (t = end of the last step, or 0.0). So a step boundary at which somebody
+    waits who arrived *during* the step begins at once, as in continuous, and so does one with a
+    preempted request; an arrival exactly at t (`arrival == t`, e.g. a closed loop's send after
+    think 0) finds the engine idle. First = the earliest accepted arrival of the idle engine;
+    start = the earlier of `first + window_s` and the arrival that makes max_num_seqs wait (>=).
+    All with arrival <= start have joined. w = 0 is continuous. Alt: waiting also when nothing
+    runs but older ones wait.
 31. adaptive(w): as windowed, and at every moment of the wait: go on waiting only while `count *
     window_s >= 1.0`, count = accepted arrivals with `arrival <= t and arrival + 1.0 > t` (the
     current ones included, those of earlier busy times too; rejected ones not). Asked at the first
@@ -395,7 +398,7 @@ def run_case(case: dict[str, Any]) -> ReferenceRun:
 # ---------------------------------------------------------------------------------------------
 def run_engine(senders: Senders, cost: tuple[float, ...], config: Config) -> ReferenceRun:
     """Take one step after the other until nothing is left, or the horizon is reached."""
-    fixed, token, pair, seq, kv = cost
+    fixed, token, pair, seq, kv = (float(x) for x in cost)
     config = check_config(config)
     engine = Engine(config, (fixed, token, pair, seq, kv), senders)
     while True:
@@ -566,8 +569,9 @@ def next_start(engine: Engine) -> float | None:
     # that is not rejected."
     t = engine.t
     join(engine, t)
-    if engine.running or engine.waiting:
+    if engine.running or any(r.arrival_s < t for r in engine.waiting):
         return t
+    # The engine is idle (reading 30): nobody is there who arrived before t.
     while not engine.waiting:
         at = engine.senders.next_send_s()
         if at is None:
@@ -585,7 +589,7 @@ def wait_for_window(engine: Engine, t: float) -> float:
     """
     c = engine.config
     assert c.window_s is not None
-    deadline = engine.waiting[0].arrival_s + c.window_s
+    deadline = min(r.arrival_s for r in engine.waiting) + c.window_s
     while len(engine.waiting) < c.max_num_seqs and t < deadline:
         moments = [deadline]
         if c.batching == "adaptive":

@@ -505,6 +505,29 @@ def test_the_lowest_priority_gives_way_even_when_already_scheduled() -> None:
     assert run.step_decode_seqs == [0, 1, 1, 1, 1, 1, 0, 1, 1]
 
 
+def test_what_a_withdrawn_request_leaves_goes_to_those_after_it() -> None:
+    """If it failed, a withdrawal would waste its share of the budget, or skip somebody's turn."""
+    # 9 blocks, budget 6; A at 0 (value 5): prompt 4, output 12; B at 0.5 (value 0): prompt 4,
+    # output 9; C at 1.5 (value 1): prompt 21, output 1. KV tokens at each step's end:
+    # 0-1 A 4   1-2 A 5, B 4   2-3 A 6, B 5, C 4   3-4 A 7, B 6, C 8   4-5 A 8, B 7, C 12
+    # 5-6 A 9, B 8, C 16: 3 + 2 + 4 blocks, all nine
+    # 6-7 A*; B's ninth token needs a block: A is withdrawn, its token and its blocks go back;
+    #     B*; C lacks 5 and gets 6 - 1 = 5 (4, had A's token been lost)           C e1@7, end
+    run = simulate([0, 0.5, 1.5], [4, 4, 21], [12, 9, 1], num_kv_blocks=9,
+                   max_num_batched_tokens=6, order="priority", priority=[5, 0, 1])  # fmt: skip
+    assert run.step_prefill_tokens[:7] == [4, 4, 4, 4, 4, 4, 5]
+    assert run.step_decode_seqs[:7] == [0, 1, 2, 2, 2, 2, 1]
+    assert run.step_kv_blocks[:7] == [1, 3, 5, 6, 7, 9, 9]
+    assert run.preemptions == [1, 0, 0]
+    assert run.finish_s[2] == 7
+
+
+def test_among_equal_priorities_the_later_one_gives_way() -> None:
+    """If it failed, priority without values would not be first come, first served."""
+    fcfs = simulate([0, 0], [4, 4], [5, 5], num_kv_blocks=3)
+    assert_same_run(fcfs, simulate([0, 0], [4, 4], [5, 5], num_kv_blocks=3, order="priority"))
+
+
 def test_a_preempted_low_priority_does_not_block_a_higher_one() -> None:
     """If it failed, the victim at the queue's front would invert the priorities."""
     # as above; C (prompt 1, output 1, value 1) arrives at 2.5 and takes the free block at 3
@@ -546,6 +569,17 @@ def test_prefix_hits_are_full_blocks_of_the_requests_own(
     assert run.step_prefill_tokens == [prefill]
     assert run.step_prefill_pairs == [pairs]
     assert run.step_kv_blocks == [blocks]
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_hit_needs_free_blocks_too(chunked: bool) -> None:
+    """If it failed, a cached prefix would be held in blocks that somebody else has."""
+    # 4 blocks; A: prompt 8, output 2; B: prompt 9, 8 cached: one token to do, three blocks
+    # 0-1 A8 (B finds 2 free)   1-2 A* (3 blocks), end   2-3 B1
+    run = simulate([0, 0], [8, 9], [2, 1], cached_prefix_tokens=[0, 8], num_kv_blocks=4,
+                   enable_chunked_prefill=chunked)  # fmt: skip
+    assert run.step_prefill_tokens == [8, 0, 1]
+    assert run.scheduled_s == [0, 2]
 
 
 def test_a_preemption_forgets_the_hit() -> None:
@@ -637,17 +671,17 @@ def test_a_request_goes_to_who_sends_next_not_to_a_fixed_user() -> None:
 
 def test_each_request_has_its_own_think_time_and_equal_sends_go_by_user() -> None:
     """If it failed, think times would belong to users, or ties be left to chance."""
-    # users 0 and 1 send k=0, k=1 at 0, both end at 1; they think 2.0 and 0.5 s:
-    # user 1 sends k=2 at 1.5 (1.5-2.5), thinks 0.5, is back at 3.0, as is user 0: user 0 first
+    # users 0 and 1 send k=0, k=1 at 0, both end at 1; they think 2.0 and 0.25 s:
+    # user 1 sends k=2 at 1.25, ends at 2.25, thinks 0.75, is back at 3.0, as user 0: 0 first
     run = closed_run(
         {
             "users": 2,
-            "think_s": [2.0, 0.5, 0.5, 0.0, 0.0],
+            "think_s": [2.0, 0.25, 0.75, 0.0, 0.0],
             "prompt_tokens": [1] * 5,
             "output_tokens": [1] * 5,
         }
     )
-    assert run.arrival_s == [0, 0, 1.5, 3.0, 3.0]
+    assert run.arrival_s == [0, 0, 1.25, 3.0, 3.0]
     assert run.user == [0, 1, 1, 0, 1]
 
 

@@ -177,6 +177,21 @@ def place(text: Text, x: float, y: float, words: str) -> None:
     text.set_visible(bool(words))
 
 
+def bars(bands: Iterable[tuple[float, Point | None]]) -> tuple[list[float], list[float]]:
+    """Return (x, y) of vertical bars as one line broken by NaNs; a band of None draws nothing.
+
+    >>> bars([(0.5, (1.0, 2.0)), (0.9, None)])
+    ([0.5, 0.5, nan], [1.0, 2.0, nan])
+    """
+    x: list[float] = []
+    y: list[float] = []
+    for place_x, band in bands:
+        if band is not None:
+            x += [place_x, place_x, math.nan]
+            y += [*band, math.nan]
+    return x, y
+
+
 def nice_ceiling(value: float) -> float:
     """Return the smallest of 1, 2, 5 times a power of ten that is not below `value`.
 

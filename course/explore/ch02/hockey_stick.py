@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class HockeyStickParameters:
         help="The time that the chosen percentile must stay below; 0 draws no promise",
     )  # fmt: skip
     customers: int = choice(
-        20_000, {"off": 0, "2,000": 2_000, "20,000": 20_000, "200,000": 200_000},
+        100_000, {"off": 0, "10,000": 10_000, "100,000": 100_000, "400,000": 400_000},
         label="Simulated requests", help="How many requests each simulated point lets through",
     )  # fmt: skip
     seed: int = count(
@@ -54,17 +54,23 @@ class HockeyStickParameters:
 def _simulated(utilization: float, customers: int, seed: int, percentile: float) -> SimulatedPoint:
     """Simulate one load in units of the mean service time (service rate 1)."""
     gaps, services = _draws(customers, seed)
-    waits = queueing.simulate_queue(gaps / utilization, services)
-    sojourn = waits + services
-    interval = queueing.batch_means(sojourn, utilization=utilization)
+    sojourn = queueing.simulate_queue(gaps / utilization, services) + services
+    mean = queueing.batch_means(sojourn, utilization=utilization)
+    quantile = queueing.batch_quantile(sojourn, percentile, utilization=utilization)
     return SimulatedPoint(
         utilization=utilization,
-        mean_s=float(sojourn.mean()),
-        percentile_s=float(np.quantile(sojourn, percentile)),
-        low_s=interval.low,
-        high_s=interval.high,
-        needed_customers=interval.needed_customers or 0,
+        mean_s=mean.estimate,
+        mean_band_s=_band(mean),
+        percentile_s=quantile.estimate,
+        percentile_band_s=_band(quantile),
+        needed_customers=mean.needed_customers or 0,
     )
+
+
+def _band(interval: queueing.Interval) -> tuple[float, float] | None:
+    if interval.low is None or interval.high is None:
+        return None
+    return interval.low, interval.high
 
 
 @lru_cache(maxsize=8)
@@ -81,14 +87,16 @@ def _sweep(customers: int, seed: int, percentile: float) -> tuple[SimulatedPoint
 
 def _in_seconds(point: SimulatedPoint, service_rate_per_s: float) -> SimulatedPoint:
     """Scale a point from mean service times to seconds; an M/M/1 queue has no other clock."""
-    scale = 1 / service_rate_per_s
-    return SimulatedPoint(
-        point.utilization,
-        point.mean_s * scale,
-        point.percentile_s * scale,
-        None if point.low_s is None else point.low_s * scale,
-        None if point.high_s is None else point.high_s * scale,
-        point.needed_customers,
+
+    def scaled(band: tuple[float, float] | None) -> tuple[float, float] | None:
+        return band and (band[0] / service_rate_per_s, band[1] / service_rate_per_s)
+
+    return replace(
+        point,
+        mean_s=point.mean_s / service_rate_per_s,
+        mean_band_s=scaled(point.mean_band_s),
+        percentile_s=point.percentile_s / service_rate_per_s,
+        percentile_band_s=scaled(point.percentile_band_s),
     )
 
 
@@ -96,7 +104,10 @@ def _usable_rate_per_s(p: HockeyStickParameters) -> float:
     """The highest arrival rate that keeps the promise; 0 where not even one visitor could."""
     if not p.target_s:
         return p.service_rate_per_s
-    return max(p.service_rate_per_s + math.log(1 - p.percentile) / p.target_s, 0.0)
+    try:
+        return queueing.max_arrival_rate_for(p.percentile, p.target_s, p.service_rate_per_s)
+    except ValueError:
+        return 0.0
 
 
 def _hockey_stick(p: HockeyStickParameters) -> HockeyStick:
@@ -170,16 +181,14 @@ def _load_words(r: HockeyStick) -> str:
     )
     if r.here is None:
         return words
-    n = f"{r.customers:,} simulated requests"
-    if r.here.low_s is None or r.here.high_s is None:
+    run = f"{words} The {r.customers:,} simulated requests gave a mean of {seconds(r.here.mean_s)}"
+    if r.here.mean_band_s is None:
         return (
-            f"{words} The {n} gave a mean of {seconds(r.here.mean_s)}, too short a run for an "
-            f"honest band at this load: that takes about {figures(r.here.needed_customers, 2)}."
+            f"{run}, too short a run for an honest band at this load: "
+            f"that takes about {figures(r.here.needed_customers, 2)}."
         )
-    return (
-        f"{words} The {n} gave a mean of {seconds(r.here.mean_s)} "
-        f"(95 % band {seconds(r.here.low_s)} to {seconds(r.here.high_s)})."
-    )
+    low, high = r.here.mean_band_s
+    return f"{run} (95\u00a0% band {seconds(low)} to {seconds(high)})."
 
 
 def _hockey_stick_frame(r: HockeyStick) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +17,7 @@ from course.figures.axes import (
     GuessMark,
     Picture,
     Point,
+    bars,
     held_limit,
     place,
 )
@@ -26,13 +26,13 @@ from course.words import seconds
 
 @dataclass(frozen=True)
 class SimulatedPoint:
-    """One simulated load; the mean's band only where the run is long enough for one."""
+    """One simulated load: mean and percentile, each with its band where the run is long enough."""
 
     utilization: float
     mean_s: float
+    mean_band_s: tuple[float, float] | None
     percentile_s: float
-    low_s: float | None
-    high_s: float | None
+    percentile_band_s: tuple[float, float] | None
     needed_customers: int
 
 
@@ -95,7 +95,9 @@ class HockeyStickPicture(Picture):
             axes, ORANGE, marker="s", markersize=5, linestyle="", markerfacecolor="white", zorder=4,
             label="percentile, simulated",
         )  # fmt: skip
-        self._bands = self.line(axes, BLUE, linewidth=1.6, marker="_", markersize=9, zorder=4)
+        bar = {"linewidth": 1.6, "marker": "_", "markersize": 9, "zorder": 4}
+        self._mean_bands = self.line(axes, BLUE, **bar)
+        self._percentile_bands = self.line(axes, ORANGE, **bar)
         self._here = self.line(axes, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
         self._here_points = self.line(axes, INK, marker="D", linestyle="", zorder=6)
         self._target = self.line(
@@ -137,14 +139,8 @@ class HockeyStickPicture(Picture):
         load = [p.utilization for p in points]
         self._sim_mean.set_data(load, [p.mean_s for p in points])
         self._sim_percentile.set_data(load, [p.percentile_s for p in points])
-        # One line broken by NaNs draws all the bars in a single path.
-        x: list[float] = []
-        y: list[float] = []
-        for point in points:
-            if point.low_s is not None and point.high_s is not None:
-                x += [point.utilization, point.utilization, math.nan]
-                y += [point.low_s, point.high_s, math.nan]
-        self._bands.set_data(x, y)
+        self._mean_bands.set_data(*bars((p.utilization, p.mean_band_s) for p in points))
+        self._percentile_bands.set_data(*bars((p.utilization, p.percentile_band_s) for p in points))
 
     def _show_target(self, result: HockeyStick, top: float) -> None:
         if result.target_s is None:
