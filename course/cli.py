@@ -84,10 +84,10 @@ def check(
     notebooks: Annotated[list[Path], typer.Argument(help="Notebooks to grade")],
 ) -> None:
     """Run notebooks strictly and print one line an exercise; exit status 1 if one is missing."""
-    from course.exercises.grading import all_passed, check_notebooks, lines
+    from course.exercises.grading import all_passed, check_notebooks, report_lines
 
     results = check_notebooks(notebooks)
-    typer.echo("\n".join(lines(results)))
+    typer.echo("\n".join(report_lines(results)))
     raise typer.Exit(not all_passed(results))
 
 

@@ -177,6 +177,16 @@ def place(text: Text, x: float, y: float, words: str) -> None:
     text.set_visible(bool(words))
 
 
+def no_steady_state(axes: Axes, right: float, *, words: bool = True) -> None:
+    """Hatch the loads from 1 to `right`, where a queue grows without end; part of the frame."""
+    axes.axvspan(1.0, right, facecolor="#f2f2f2", edgecolor="#bdbdbd", hatch="//", linewidth=0)
+    if words:
+        axes.text(
+            (1 + right) / 2, 0.5, "no steady state", rotation=90, va="center", ha="center",
+            color=MUTED, transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
+
+
 def bars(bands: Iterable[tuple[float, Point | None]]) -> tuple[list[float], list[float]]:
     """Return (x, y) of vertical bars as one line broken by NaNs; a band of None draws nothing.
 

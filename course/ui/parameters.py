@@ -93,14 +93,16 @@ def slider(
     unit: str = "",
     help: str,
     log: bool = False,
+    whole: bool = False,
     slow: bool = False,
 ) -> Any:
-    """Declare a real-valued parameter.
+    """Declare a number.
 
-    With `log`, the slider moves by equal factors and `step` is in powers of ten. `slow` marks a
-    parameter whose picture takes over 150 ms: it is redrawn when the slider is let go.
+    With `log`, the slider moves by equal factors and `step` is in powers of ten; with `whole` too,
+    it stops at whole numbers. `slow` marks a parameter whose picture takes over 150 ms: it is
+    redrawn when the slider is let go.
     """
-    control = Slider(low, high, step, label, unit, help, log=log, slow=slow)
+    control = Slider(low, high, step, label, unit, help, log=log, whole=whole, slow=slow)
     return field(default=default, metadata={_KEY: control})
 
 

@@ -269,7 +269,7 @@ class Shell(Generic[P, R]):
                     min=math.log10(control.low),
                     max=math.log10(control.high),
                     step=control.step,
-                    readout_format=".3~g",
+                    readout_format=".0f" if control.whole else ".3~g",
                     **common,
                 )
             else:
@@ -320,7 +320,8 @@ class Shell(Generic[P, R]):
         controls = controls_of(self.explorer.parameters)
         for name, control in controls.items():
             if isinstance(control, Slider):
-                values[name] = min(max(values[name], control.low), control.high)
+                value = min(max(values[name], control.low), control.high)
+                values[name] = round(value) if control.whole else value
         return values
 
     def _on_preset(self, change: Any) -> None:

@@ -12,13 +12,13 @@ from course.figures.axes import (
     BLUE,
     GREEN,
     INK,
-    MUTED,
     ORANGE,
     GuessMark,
     Picture,
     Point,
     bars,
     held_limit,
+    no_steady_state,
     place,
 )
 from course.words import seconds
@@ -78,11 +78,7 @@ class HockeyStickPicture(Picture):
         axes.set_xlabel("utilisation ρ = λ / μ")
         axes.set_ylabel("time in system (s)")
         axes.set_xticks(np.arange(0, 1.01, 0.1))
-        axes.axvspan(1.0, 1.08, facecolor="#f2f2f2", edgecolor="#bdbdbd", hatch="//", linewidth=0)
-        axes.text(
-            1.045, 0.5, "no steady state", rotation=90, va="center", ha="center", color=MUTED,
-            transform=axes.get_xaxis_transform(),
-        )  # fmt: skip
+        no_steady_state(axes, 1.08)
         self._mean = self.line(axes, BLUE, label="mean, theory", zorder=3)
         self._percentile = self.line(
             axes, ORANGE, dashes=(5, 2), label="percentile, theory", zorder=3

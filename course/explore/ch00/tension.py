@@ -1,0 +1,257 @@
+"""The tension explorer: how many users at once, and what each gets; no scheduling rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course.figures.ch00.tension import LoadCurve, Tension, TensionPicture
+from course.serving import catalog
+from course.serving.engine import EngineConfig, Workload, simulate_closed
+from course.serving.sheet_cost import sheet_cost
+from course.ui import Explorer, Prediction, Preset, choice, slider
+from course.ui.shell import Shell, show
+from course.words import figures, seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GPU, MODEL = "H100-80GB-SXM", "Qwen3-8B"
+# The measured server's own KV pool; its seat limit is not recorded, its pace suggests 256.
+KV_TOKENS, SEATS, BLOCK = 377_024, 256, 16
+_LOADS = (
+    1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 192, 256, 384, 512,
+)  # fmt: skip
+# Enough rounds that the first wave, in which all users send at once, is a small part.
+_ROUNDS = 4
+_LEAST_REQUESTS = 48
+
+
+@dataclass(frozen=True)
+class TensionParameters:
+    """How many users, what they send, and what they were promised."""
+
+    users: int = slider(
+        40, 1, 512, 0.02, log=True, whole=True, label="Users at the same time",
+        help="Each sends a request, reads the whole answer, and at once sends the next",
+    )  # fmt: skip
+    lengths: tuple[int, int] = choice(
+        (2048, 2048),
+        {
+            "2,048 in, 2,048 out": (2048, 2048), "8,192 in, 512 out": (8192, 512),
+            "128 in, 1,024 out": (128, 1024), "128 in, 128 out": (128, 128),
+        },
+        label="Tokens", help="Prompt and answer of every request",
+    )  # fmt: skip
+    ttft_promise_s: float = slider(
+        2.0, 0.1, 10.0, 0.1, label="Promise: first token within", unit="s",
+        help="A request is good when its first token comes in time and its pace holds",
+    )  # fmt: skip
+    tpot_promise_ms: float = slider(
+        25.0, 5.0, 100.0, 1.0, label="Promise: each further token within", unit="ms",
+        help="The mean gap between the output tokens of one answer",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One load's requests: what each waited and how fast it went, and the time it all took."""
+
+    tokens_per_s: float
+    finished_per_s: float
+    ttft_s: np.ndarray
+    tpot_s: np.ndarray
+    duration_s: float
+
+    def good_per_s(self, p: TensionParameters) -> float:
+        good = (self.ttft_s <= p.ttft_promise_s) & (self.tpot_s <= p.tpot_promise_ms / 1e3)
+        return float(good.sum()) / self.duration_s
+
+
+@lru_cache(maxsize=512)
+def _level(users: int, lengths: tuple[int, int]) -> _Level:
+    """Simulate `users` in a closed loop, from an empty server until the last answer."""
+    requests = max(_ROUNDS * users, _LEAST_REQUESTS)
+    prompt, output = lengths
+    work = Workload(np.zeros(requests), np.full(requests, prompt), np.full(requests, output))
+    config = EngineConfig(
+        max_num_seqs=SEATS, max_num_batched_tokens=8192, num_kv_blocks=KV_TOKENS // BLOCK
+    )
+    cost = sheet_cost(catalog.model(MODEL), catalog.gpu(GPU))
+    run = simulate_closed(users, 0.0, work, cost, config)
+    ttft, tpot = np.asarray(run.ttft_s), np.asarray(run.tpot_s)
+    duration = float(run.finish_s.max())
+    return _Level(requests * output / duration, requests / duration, ttft, tpot, duration)
+
+
+def _curve(p: TensionParameters) -> LoadCurve:
+    levels = [_level(users, p.lengths) for users in _LOADS]
+    return LoadCurve(
+        users=np.array(_LOADS, dtype=float),
+        tokens_per_s=np.array([level.tokens_per_s for level in levels]),
+        tpot_p95_s=np.array([np.quantile(level.tpot_s, 0.95) for level in levels]),
+        ttft_p95_s=np.array([np.quantile(level.ttft_s, 0.95) for level in levels]),
+        good_per_s=np.array([level.good_per_s(p) for level in levels]),
+    )
+
+
+@lru_cache(maxsize=8)
+def measured(lengths: tuple[int, int]) -> LoadCurve:
+    """Return the measured points of an H100 with Qwen3-8B in bf16 at these lengths."""
+    points = catalog.measured_points(
+        gpu=GPU, model=MODEL, precision="bf16", n_gpus=1,
+        prompt_tokens=lengths[0], output_tokens=lengths[1], load="closed loop",
+    )  # fmt: skip
+    rows = sorted(points, key=lambda point: point.concurrency or 0)
+
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(row, name) for row in rows], dtype=float)
+
+    return LoadCurve(
+        users=column("concurrency"),
+        tokens_per_s=column("output_tokens_per_s"),
+        tpot_p95_s=column("tpot_p95_s"),
+        ttft_p95_s=column("ttft_s"),
+        good_per_s=np.full(len(rows), np.nan),
+    )
+
+
+def _tension(p: TensionParameters) -> Tension:
+    curve, here = _curve(p), _level(p.users, p.lengths)
+    best = int(np.nanargmax(curve.good_per_s))
+    return Tension(
+        title=f"{p.lengths[0]:,} tokens in, {p.lengths[1]:,} out",
+        curve=curve,
+        measured=measured(p.lengths),
+        users=p.users,
+        tokens_per_s=here.tokens_per_s,
+        tpot_p95_s=float(np.quantile(here.tpot_s, 0.95)),
+        ttft_p95_s=float(np.quantile(here.ttft_s, 0.95)),
+        good_per_s=here.good_per_s(p),
+        finished_per_s=here.finished_per_s,
+        ttft_promise_s=p.ttft_promise_s,
+        tpot_promise_s=p.tpot_promise_ms / 1e3,
+        best_users=int(curve.users[best]),
+        best_good_per_s=float(curve.good_per_s[best]),
+    )
+
+
+def _tension_words(r: Tension) -> str:
+    share = r.good_per_s / r.finished_per_s
+    here = (
+        f"With {r.users} users the server makes {figures(r.tokens_per_s)} tokens/s; 95\u00a0% of "
+        f"the requests get their first token within {seconds(r.ttft_p95_s)}, and 95\u00a0% at most "
+        f"{seconds(r.tpot_p95_s)} a token after it. Of {figures(r.finished_per_s)} requests/s "
+        f"{figures(r.good_per_s)} keep both promises ({100 * share:.0f}\u00a0%)."
+    )
+    if not r.best_good_per_s:
+        return f"{here} No load keeps both promises for anybody."
+    top = f"{figures(r.best_good_per_s)} good requests/s at {r.best_users} users"
+    full = r.curve.users[r.curve.tokens_per_s >= 0.95 * r.curve.tokens_per_s.max()]
+    if full.size == 1:
+        return f"{here} The most good is {top}; the tokens/s are highest at {full[0]:.0f}."
+    return (
+        f"{here} The most good is {top}; the tokens/s are within 5\u00a0% of their highest from "
+        f"{full[0]:.0f} users to {full[-1]:.0f}."
+    )
+
+
+def _tension_frame(r: Tension) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = {"simulated": r.curve, "measured": r.measured}
+    return pd.concat(
+        [pd.DataFrame(vars(curve)).assign(source=name) for name, curve in parts.items()],
+        ignore_index=True,
+    )
+
+
+def compared_with_measured() -> pd.DataFrame:
+    """Return, for each measured sweep, the simulated figures over the measured ones.
+
+    One row a sweep: the median over its loads of the ratio (1 is right), and the range.
+    """
+    import pandas as pd
+
+    rows = []
+    for lengths in ((2048, 2048), (8192, 512), (128, 1024), (128, 128)):
+        points = measured(lengths)
+        levels = [_level(int(users), lengths) for users in points.users]
+        ratios = {
+            "tokens/s": np.array([level.tokens_per_s for level in levels]) / points.tokens_per_s,
+            "P95 TPOT": np.array([np.quantile(level.tpot_s, 0.95) for level in levels])
+            / points.tpot_p95_s,
+            "P95 TTFT": np.array([np.quantile(level.ttft_s, 0.95) for level in levels])
+            / points.ttft_p95_s,
+        }
+        row: dict[str, Any] = {"sweep": f"{lengths[0]:,} in, {lengths[1]:,} out"}
+        for name, ratio in ratios.items():
+            row[name] = f"{np.median(ratio):.2f} ({ratio.min():.2f} … {ratio.max():.2f})"
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("sweep")
+
+
+TENSION = Explorer(
+    call="explore.tension",
+    title="The whole tension: Qwen3-8B on one H100, more and more users",
+    parameters=TensionParameters,
+    compute=_tension,
+    drawing=TensionPicture,
+    narrate=_tension_words,
+    alt=(
+        "Four panels over the number of users, from 1 to 512. Throughput climbs and flattens; the "
+        "time per token grows steadily; the P95 time to first token is flat and then rises by "
+        "orders of magnitude; goodput rises, and falls off where the throughput arrives on its "
+        "plateau. Dots are measured on a real H100."
+    ),
+    presets=(
+        Preset(
+            "Long chats",
+            "2,048 tokens in, 2,048 out; first token within 2 s, then 25 ms a token.",
+            "With how many users does this server do most good?",
+            {"users": 40, "lengths": (2048, 2048)},
+        ),
+        Preset(
+            "The GPU's best number",
+            "The same server at 128 users: the tokens per second are at their highest.",
+            "Who is happy here, and who is not?",
+            {"users": 128, "lengths": (2048, 2048)},
+        ),
+        Preset(
+            "Short questions, short answers",
+            "128 tokens in, 128 out: memory is never full, the seats are.",
+            "Which of the two promises breaks first as users come?",
+            {"users": 256, "lengths": (128, 128)},
+        ),
+        Preset(
+            "Whole documents",
+            "8,192 tokens in, 512 out: most of the work is reading.",
+            "Why does the throughput in output tokens look so poor here?",
+            {"users": 16, "lengths": (8192, 512)},
+        ),
+    ),
+    frame=_tension_frame,
+    prediction=Prediction(
+        question=lambda r: (
+            f"{r.title}, first token within {seconds(r.ttft_promise_s)}, then "
+            f"{seconds(r.tpot_promise_s)} a token: with how many users (1 to 512) do most requests "
+            "a second keep both promises?"
+        ),
+        unit="users",
+        answer=lambda r: float(r.best_users) if r.best_good_per_s else None,
+    ),
+)
+
+
+def tension(
+    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
+) -> Shell[TensionParameters, Tension]:
+    """Open the tension picture: throughput, pace, wait and goodput against users.
+
+    `preset` names a starting point, `values` change single parameters: ``users``, ``lengths``,
+    ``ttft_promise_s``, ``tpot_promise_ms``. Raises ValueError on an unknown name or value.
+    """
+    return show(TENSION, preset, predict=predict, present=present, **values)

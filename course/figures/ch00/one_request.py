@@ -1,0 +1,126 @@
+"""One request's life in an engine, step by step; the steps are simulated elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
+from course.words import seconds
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class OneRequest:
+    """The steps of one request alone in the engine; arrays of shape (steps,).
+
+    `step_start_s` and `step_end_s` in seconds from its arrival; `step_prefill_tokens` is 0 in a
+    decode step; `kv_tokens` is what its cache holds at the end of each step.
+    """
+
+    prompt_tokens: int
+    output_tokens: int
+    step_start_s: FloatArray
+    step_end_s: FloatArray
+    step_prefill_tokens: IntArray
+    kv_tokens: IntArray
+    ttft_s: float
+    tpot_s: float
+    e2e_s: float
+    kv_bytes_per_token: float
+
+    @property
+    def prefill_steps(self) -> int:
+        """In how many steps the prompt was computed."""
+        return int((self.step_prefill_tokens > 0).sum())
+
+    @property
+    def decode_steps(self) -> int:
+        """How many steps made one token each."""
+        return int((self.step_prefill_tokens == 0).sum())
+
+
+def _boxes(start: FloatArray, end: FloatArray, low: float, high: float) -> list[FloatArray]:
+    return [
+        np.array([(a, low), (b, low), (b, high), (a, high)])
+        for a, b in zip(start, end, strict=True)
+    ]
+
+
+class OneRequestPicture(Picture):
+    """Steps as boxes on a time axis above; the KV cache as it grows below."""
+
+    size = (7.8, 4.4)
+
+    def build(self, figure: Figure) -> None:
+        """Make two axes over one time, and the empty boxes."""
+        self._steps: Axes = figure.add_axes((0.1, 0.56, 0.86, 0.3))
+        self._cache: Axes = figure.add_axes((0.1, 0.13, 0.86, 0.34), sharex=self._steps)
+        self._steps.set(xlim=(0, 1), ylim=(0, 1.75), yticks=[])
+        self._steps.grid(visible=False)
+        self._steps.tick_params(labelbottom=False)
+        self._steps.spines["left"].set_visible(False)
+        self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
+        self._cache.set_ylabel("KV cache (tokens)")
+        box = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+        self._prefill = self.keep(
+            self._steps.add_collection(PolyCollection([], facecolor=BLUE, hatch="//", **box))
+        )
+        self._decode = self.keep(
+            self._steps.add_collection(PolyCollection([], facecolor=ORANGE, **box))
+        )
+        self._kv = self.line(self._cache, GREEN, drawstyle="steps-post")
+        self._first = self.line(self._steps, INK, linewidth=1.2, linestyle=(0, (2, 2)))
+        self._ttft = self.line(self._steps, BLUE, linewidth=1.4, marker="|", markersize=9)
+        self._rest = self.line(self._steps, ORANGE, linewidth=1.4, marker="|", markersize=9)
+        self._ttft_words = self.label(self._steps, BLUE, va="bottom", ha="left")
+        self._rest_words = self.label(self._steps, ORANGE, va="bottom", ha="right")
+        self._kv_words = self.label(self._cache, GREEN, va="bottom", ha="right")
+        figure.legend(
+            handles=[
+                Patch(facecolor=BLUE, hatch="//", edgecolor="white", label="prefill step"),
+                Patch(facecolor=ORANGE, edgecolor="white", label="decode step (one token each)"),
+            ],
+            loc="upper center", ncols=2, bbox_to_anchor=(0.53, 1.0),
+        )  # fmt: skip
+
+    def update(self, result: OneRequest, guess: Point | None) -> None:
+        """Move everything to `result`; a guess has no place in this picture."""
+        right = held_limit(self._steps.get_xlim()[1], result.e2e_s)
+        top = held_limit(self._cache.get_ylim()[1], 1.2 * float(result.kv_tokens[-1]))
+        self._steps.set_xlim(0, right)
+        self._cache.set_ylim(0, top)
+        prefill = result.step_prefill_tokens > 0
+        start, end = result.step_start_s, result.step_end_s
+        self._prefill.set_verts(_boxes(start[prefill], end[prefill], 0.1, 0.9))
+        self._decode.set_verts(_boxes(start[~prefill], end[~prefill], 0.1, 0.9))
+        self._kv.set_data([0, *end], [0, *result.kv_tokens])
+        self._first.set_data([result.ttft_s] * 2, [0, 1.15])
+        self._ttft.set_data([0, result.ttft_s], [1.15, 1.15])
+        self._rest.set_data([result.ttft_s, result.e2e_s], [1.15, 1.15])
+        place(self._ttft_words, 0, 1.45, f"TTFT {seconds(result.ttft_s)}")
+        self._show_rest(result, right)
+        megabytes = result.kv_tokens[-1] * result.kv_bytes_per_token / 1e6
+        place(
+            self._kv_words,
+            max(result.e2e_s, 0.3 * right),
+            float(result.kv_tokens[-1]) + 0.02 * top,
+            f"{result.kv_tokens[-1]:,} tokens, {megabytes:,.0f} MB",
+        )
+
+    def _show_rest(self, result: OneRequest, right: float) -> None:
+        if result.output_tokens < 2:
+            place(self._rest_words, 0, 0, "")
+            return
+        words = f"{result.output_tokens - 1} gaps of {seconds(result.tpot_s)} (TPOT)"
+        # A short decode leaves no room for its words beside those of the TTFT.
+        at = max(result.e2e_s, result.ttft_s + 0.34 * right, 0.62 * right)
+        place(self._rest_words, min(at, right), 1.22, words)

@@ -1,0 +1,194 @@
+"""The matrix of every exercise of every chapter; a new `chNN.py` is tested by being there.
+
+If these fail, a right answer is refused, a wrong one passes, or it draws another one's hint.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from course.exercises import Exercise, Verdict, Wrong, all_exercises
+from course.exercises.cards import check_card, hint_for
+from course.exercises.definition import PREAMBLE, TODO, source_of
+from course.exercises.diagnosis import constant_factor
+from course.exercises.judging import CaseJudge, judge_answer
+from course.exercises.records import Record
+from course.exercises.registry import chapter_exercises, chapters
+from course.exercises.values import as_floats
+
+ALL = all_exercises()
+PAIRS = [(one, wrong) for one in ALL for wrong in one.wrong]
+FUNCTIONS = [(one, wrong) for one, wrong in PAIRS if inspect.isfunction(one.reference)]
+
+every = pytest.mark.parametrize("one", ALL, ids=lambda one: one.id)
+every_wrong = pytest.mark.parametrize(
+    ("one", "wrong"), PAIRS, ids=[f"{one.id}-{wrong.misconception}" for one, wrong in PAIRS]
+)
+
+
+def as_in_a_notebook(source: str, name: str) -> Any:
+    """What an answer cell of this source binds, after the notebook's first cell."""
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(PREAMBLE, space)
+    exec(source, space)
+    return space[name]
+
+
+@every
+def test_the_stub_is_not_tried_yet(one: Exercise) -> None:
+    verdict = judge_answer(one, as_in_a_notebook(one.stub, one.answer_name))
+    assert verdict.status == "todo"
+
+
+@every
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reference_as_a_student_would_hold_it_passes(one: Exercise, seed: int) -> None:
+    answer = as_in_a_notebook(one.reference_source, one.answer_name)
+    verdict = judge_answer(one, answer, seed=seed)
+    assert verdict.status == "passed", verdict
+
+
+@every_wrong
+@pytest.mark.parametrize("seed", range(3))
+def test_every_wrong_answer_fails_with_its_own_hint(one: Exercise, wrong: Wrong, seed: int) -> None:
+    answer = as_in_a_notebook(source_of(wrong.answer, one.answer_name), one.answer_name)
+    verdict = judge_answer(one, answer, seed=seed)
+    assert (verdict.status, verdict.misconception) == ("failed", wrong.misconception)
+    assert hint_for(one, verdict, Record(attempts=1)) == wrong.hint
+    assert wrong.hint.replace("*", "") in check_card(one, verdict, Record(attempts=1)).text.replace(
+        "*", ""
+    )
+
+
+@every
+def test_misconceptions_and_hints_are_distinct(one: Exercise) -> None:
+    names = [wrong.misconception for wrong in one.wrong]
+    texts = [wrong.hint for wrong in one.wrong] + list(one.hints)
+    assert len(names) >= 3
+    assert len(set(names)) == len(names)
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("one", "wrong"), FUNCTIONS, ids=[f"{one.id}-{w.misconception}" for one, w in FUNCTIONS]
+)
+def test_no_wrong_answer_is_the_reference_scaled_or_a_constant(one: Exercise, wrong: Wrong) -> None:
+    """A wrong unit or a guess is no misconception of the subject: it has a diagnosis of its own."""
+    judge = one.judge
+    assert isinstance(judge, CaseJudge), "compare a hand-written judge's answers in its own test"
+    right, other = [], []
+    for seed in range(3):
+        for case in judge.cases(np.random.default_rng(seed)):
+            right.append(one.reference(*case.values()))
+            other.append(wrong.answer(*case.values()))
+    numbers, others = as_floats(right), as_floats(other)
+    if numbers is None or others is None:
+        return  # rows, verdicts or exceptions: no single factor can relate them
+    assert constant_factor(others, numbers) is None
+    assert len(set(others)) > 1
+
+
+def endless(*arguments: Any) -> float:
+    while True:
+        try:
+            math.sqrt(2)
+        except Exception:
+            continue
+
+
+def recursive(*arguments: Any) -> float:
+    return recursive(*arguments)
+
+
+def leaves(*arguments: Any) -> None:
+    raise SystemExit
+
+
+VALUES: dict[str, Any] = {
+    "NaN": float("nan"),
+    "infinity": math.inf,
+    "None": None,
+    "text": "twelve",
+    "list": [1.0, 2.0],
+    "dict": {"a": 1},
+    "array": np.arange(3.0),
+    "empty array": np.array([]),
+    "truth value": True,
+    "complex": 1j,
+    "type": float,
+    "module": math,
+}
+CALLS = {
+    **{name: lambda *arguments, value=value: value for name, value in VALUES.items()},
+    "exception": lambda *arguments: [][1],
+    "own exception": lambda *arguments: (_ for _ in ()).throw(Exception("my own")),
+    "assertion": lambda *arguments: exec("assert False"),
+    "recursion": recursive,
+    "exit": leaves,
+    "endless": endless,
+    "too few arguments": lambda: 1.0,
+}
+
+
+def assert_plain(one: Exercise, verdict: Verdict) -> None:
+    assert verdict.status == "failed"
+    assert verdict.message
+    assert verdict.message[-1] in ".?)" or verdict.message.endswith(one.check_source)
+    assert "broke on this answer" not in verdict.message
+    card = check_card(one, verdict, Record(attempts=1))
+    assert "Traceback" not in card.text
+    assert "course/exercises" not in card.text
+    assert len(card.text) < 4_000
+
+
+@every
+@pytest.mark.parametrize("name", CALLS)
+def test_an_answer_that_misbehaves_gets_a_plain_sentence(one: Exercise, name: str) -> None:
+    takes_a_function = inspect.isfunction(one.reference)
+    answer = CALLS[name] if takes_a_function else VALUES.get(name, CALLS[name])
+    assert_plain(one, judge_answer(one, answer, limit_s=0.3))
+
+
+@every
+def test_an_answer_that_leaves_todo_inside_is_no_pass(one: Exercise) -> None:
+    assert judge_answer(one, [TODO]).status == "failed"
+
+
+@every
+def test_inputs_do_not_depend_on_anything_but_the_seed(one: Exercise) -> None:
+    assert judge_answer(one, one.reference, seed=7) == judge_answer(one, one.reference, seed=7)
+
+
+@every
+def test_the_question_stands_by_itself_and_the_stub_says_units(one: Exercise) -> None:
+    assert one.question.rstrip()[-1] in ".?"
+    assert one.id in one.markdown
+    assert len(one.stub.splitlines()) <= 25
+    assert len(one.reference_source.splitlines()) <= 25
+    assert one.explanation
+    for wrong in one.wrong:
+        assert len(source_of(wrong.answer, one.answer_name).splitlines()) <= 25
+
+
+@pytest.mark.parametrize("chapter", chapters())
+def test_a_chapter_has_the_mix_that_the_course_promises(chapter: int) -> None:
+    exercises = chapter_exercises(chapter)
+    tracks = Counter(one.track for one in exercises)
+    kinds = Counter(one.kind for one in exercises)
+    numbers = [one.id for one in exercises]
+    assert numbers == [f"{chapter}.{n}" for n in range(1, len(exercises) + 1)]
+    assert sum(bool(one.options) for one in exercises) <= 2
+    if chapter == 0:
+        assert tracks == {"warm-up": 3}
+        return
+    assert tracks == {"core": 4, "stretch": 4}
+    assert [one.track for one in exercises] == ["core"] * 4 + ["stretch"] * 4
+    assert len(kinds) >= 3
+    core_minutes = sum(one.minutes for one in exercises if one.track == "core")
+    assert core_minutes <= 40, "core exercises must leave room in the 75 minutes of a notebook"
