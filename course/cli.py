@@ -33,11 +33,12 @@ def lab(
     start: Annotated[bool, typer.Option(help="Start JupyterLab after preparing")] = True,
 ) -> None:
     """Prepare the kernels and the notebooks in work/, then open JupyterLab there."""
-    from course.desk import lab_command, lay_out, warm_up
+    from course.desk import lab_command, lay_out, quiet_lab, warm_up
     from course.paths import NOTEBOOKS, WORK
 
     typer.echo("Compiling the simulation kernels (once; kept on disk) …")
     warm_up(_with_progress)
+    quiet_lab()
     laid = lay_out(NOTEBOOKS, WORK)
     for name in laid.copied:
         typer.echo(f"  copied  work/{name}")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +68,24 @@ def warm_up(progress: Callable[[Iterable[tuple[str, Callable[[], None]]]], None]
     progress(queueing.warm_steps())
 
 
+def quiet_lab() -> None:
+    """Tell this environment's own JupyterLab not to look for news: the course works offline.
+
+    Only in a virtual environment, and only where nothing is set yet.
+    """
+    if sys.prefix == sys.base_prefix:
+        return
+    path = Path(sys.prefix) / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    settings = {"@jupyterlab/apputils-extension:notification": quiet}
+    path.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
 def lab_command(desk: Path, extra: Iterable[str] = ()) -> list[str]:
     """Return the command that opens JupyterLab on `desk`, on this machine alone, with its token."""
-    import sys
-
     return [
         sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={desk}",
         "--ServerApp.ip=127.0.0.1", *extra,

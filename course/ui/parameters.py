@@ -58,6 +58,10 @@ class Choice:
     label: str
     help: str
 
+    def words(self, value: object) -> str:
+        """Return what is read for `value`."""
+        return next(words for words, option in self.options if option == value)
+
     def check(self, name: str, value: object) -> Any:
         """Return `value` if it is one of the options; raise ValueError naming `name`."""
         allowed = [option for _, option in self.options]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import os
-from dataclasses import fields
+import re
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import ipywidgets as widgets
@@ -237,8 +237,9 @@ class Shell(Generic[P, R]):
         panel = self._make(
             widgets.VBox,
             list(self._controls.values()),
-            layout=widgets.Layout(flex="1 1 300px", min_width="280px"),
+            layout=widgets.Layout(flex="1 1 220px", min_width="200px", max_width="420px"),
         )
+        panel.add_class("course-controls")
         picture = self._make(
             widgets.VBox,
             [self._curtain, self._figure, self._sentence],
@@ -253,9 +254,8 @@ class Shell(Generic[P, R]):
 
     def _control(self, name: str, control: Control) -> widgets.Widget:
         value = getattr(self._parameters, name)
-        wide = widgets.Layout(width="98%")
-        style = {"description_width": "44%"}
-        common: dict[str, Any] = {"layout": wide, "style": style, "tooltip": control.help}
+        wide = widgets.Layout(width="98%", height="auto", flex_flow="row wrap")
+        common: dict[str, Any] = {"layout": wide, "tooltip": control.help}
         if isinstance(control, Slider):
             unit = f" ({control.unit})" if control.unit else ""
             common |= {
@@ -274,15 +274,15 @@ class Shell(Generic[P, R]):
                 )
             else:
                 kind = widgets.IntSlider if control.whole else widgets.FloatSlider
-                extra = {} if control.whole else {"readout_format": _readout(control.step)}
+                extra = {} if control.whole else {"readout_format": f".{_decimals(control.step)}f"}
                 widget = self._make(
                     kind, min=control.low, max=control.high, step=control.step, **extra, **common
                 )
         elif isinstance(control, Choice):
             widget = self._make(
                 widgets.Dropdown,
-                options=list(control.options),
-                value=value,
+                options=[words for words, _ in control.options],
+                value=control.words(value),
                 description=control.label,
                 **common,
             )
@@ -310,19 +310,11 @@ class Shell(Generic[P, R]):
     def _on_control(self, _: Any) -> None:
         if self._moving:
             return
-        values = {name: widget.value for name, widget in self._controls.items()}
-        self._parameters = changed(self._parameters, self._within(values))
+        controls = controls_of(self.explorer.parameters)
+        values = {name: _read(control, self._controls[name]) for name, control in controls.items()}
+        self._parameters = changed(self._parameters, values)
         self._mark_own_settings()
         self._redraw()
-
-    def _within(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Undo the rounding by which a logarithmic slider's end may lie outside its range."""
-        controls = controls_of(self.explorer.parameters)
-        for name, control in controls.items():
-            if isinstance(control, Slider):
-                value = min(max(values[name], control.low), control.high)
-                values[name] = round(value) if control.whole else value
-        return values
 
     def _on_preset(self, change: Any) -> None:
         if not self._moving and change["new"] != theme.OWN_SETTINGS:
@@ -352,8 +344,10 @@ class Shell(Generic[P, R]):
         self._parameters = parameters
         self._moving = True
         try:
-            for f in fields(parameters):  # type: ignore[arg-type]
-                self._controls[f.name].value = getattr(parameters, f.name)
+            for name, control in controls_of(self.explorer.parameters).items():
+                value = getattr(parameters, name)
+                shown = control.words(value) if isinstance(control, Choice) else value
+                self._controls[name].value = shown
             self._presets.value = preset.name if preset else theme.OWN_SETTINGS
         finally:
             self._moving = False
@@ -423,7 +417,22 @@ class Shell(Generic[P, R]):
         return f"{head}: off by {abs(guess - answer):.3g} {unit}."
 
 
+def _read(control: Control, widget: Any) -> Any:
+    """Return what a control is set to, without the rounding noise of the browser's slider."""
+    if isinstance(control, Choice):
+        return dict(control.options)[widget.value]
+    if not isinstance(control, Slider):
+        return widget.value
+    value = min(max(widget.value, control.low), control.high)
+    if control.whole:
+        return round(value)
+    return float(f"{value:.4g}") if control.log else round(value, _decimals(control.step))
+
+
 def _sentence(words: str, verdict: str = "") -> str:
+    words, verdict = (
+        re.sub(r"(?<=\d) (?=(?:ms|s|%)\b)", "\u00a0", text) for text in (words, verdict)
+    )
     extra = f"<div>{html.escape(verdict)}</div>" if verdict else ""
     return (
         '<div class="course-sentence" role="status" aria-live="polite">'
@@ -431,10 +440,9 @@ def _sentence(words: str, verdict: str = "") -> str:
     )
 
 
-def _readout(step: float) -> str:
+def _decimals(step: float) -> int:
     """As many decimals as the step has."""
-    text = f"{step:.6f}".rstrip("0")
-    return f".{len(text.split('.')[1])}f"
+    return len(f"{step:.6f}".rstrip("0").split(".")[1])
 
 
 def _set_visible(widget: Any, visible: bool) -> None:

@@ -18,7 +18,9 @@ STYLE: Final = """
 .course-shell .course-problem{border-left:4px solid #D55E00;padding:4px 10px}
 .course-shell .course-figure{background:#fff;display:block}
 .course-shell .widget-html,.course-shell .widget-html-content{overflow:visible;line-height:1.4}
-.course-shell .widget-label{min-width:0}
+.course-shell .course-controls .widget-label{flex:1 0 100%;width:100%;text-align:left;
+  height:auto;min-height:20px;line-height:1.3;white-space:normal;padding-top:2px}
+.course-shell .course-controls .widget-dropdown select{flex:1 1 100%}
 .course-shell button:focus-visible,.course-shell .noUi-handle:focus-visible,
 .course-shell select:focus-visible,.course-shell input:focus-visible{outline:3px solid #0072B2;
   outline-offset:2px}

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from course.desk import lay_out
+from course.desk import lay_out, quiet_lab
 from course.paths import NOTEBOOKS, ROOT
 
 ARTIFACTS = ROOT / "artifacts" / "browser"
@@ -74,6 +74,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     settings.mkdir(parents=True)
     # Cells out of sight would otherwise leave the page, and the test looks at all of them.
     (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+    quiet_lab()
     port, token, log = free_port(), secrets.token_hex(8), folder / "lab.log"
     environment = {
         **os.environ,

@@ -21,11 +21,13 @@ def open_and_run_all(page: Any, lab: Any, notebook: str) -> None:
 
 
 def wait_until_idle(page: Any) -> None:
-    """Wait until every code cell has run."""
+    """Wait until every code cell has run, or one has failed (which ends a run of all cells)."""
     page.wait_for_function(
         """() => {
             const prompts = [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')];
-            return prompts.length > 0 && prompts.every(p => /\\[\\d+\\]/.test(p.textContent));
+            const failed = '[data-mime-type="application/vnd.jupyter.error"]';
+            return document.querySelector(failed)
+                || (prompts.length > 0 && prompts.every(p => /\\[\\d+\\]/.test(p.textContent)));
         }""",
         timeout=IDLE_MS,
     )

@@ -135,6 +135,15 @@ def test_moving_a_slider_leaves_the_preset() -> None:
     shell.close()
 
 
+def test_rounding_noise_of_the_browser_is_no_new_setting() -> None:
+    """Chromium's slider sends 9.999999999999998 for 10; that is not the reader's own setting."""
+    shell = explore.hockey_stick("Friday-night burst", predict=False)
+    shell._controls["service_rate_per_s"].value = 9.999999999999998
+    assert shell.parameters.service_rate_per_s == 10.0
+    assert shell._presets.value == "Friday-night burst"
+    shell.close()
+
+
 def test_present_mode_has_larger_type_and_the_question_for_the_room() -> None:
     page = explore.hockey_stick("Friday-night burst", predict=False)
     live = explore.hockey_stick("Friday-night burst", predict=False, present=True)

@@ -11,7 +11,7 @@ from course.figures.ch00.one_request import OneRequest, OneRequestPicture
 from course.serving import catalog
 from course.serving.engine import EngineConfig, Workload, simulate
 from course.serving.sheet_cost import sheet_cost
-from course.ui import Explorer, Preset, choice, count
+from course.ui import Explorer, Prediction, Preset, choice, count
 from course.ui.shell import Shell, show
 from course.words import figures, seconds
 
@@ -140,15 +140,23 @@ ONE_REQUEST = Explorer(
         ),
     ),
     frame=_one_request_frame,
+    prediction=Prediction(
+        question=lambda r: (
+            f"{r.prompt_tokens:,} tokens in, {r.output_tokens} out. How many times as long as the "
+            "wait for the first token does the rest of the answer take?"
+        ),
+        unit="times",
+        answer=lambda r: (r.e2e_s - r.ttft_s) / r.ttft_s if r.output_tokens > 1 else None,
+    ),
 )
 
 
 def one_request(
-    preset: str | None = None, *, present: bool | None = None, **values: Any
+    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
 ) -> Shell[OneRequestParameters, OneRequest]:
     """Open one request's life: prefill, decode and the KV cache, step by step.
 
     `preset` names a starting point, `values` change single parameters: ``prompt_tokens``,
     ``output_tokens``, ``budget_tokens``, ``gpu``. Raises ValueError on an unknown name or value.
     """
-    return show(ONE_REQUEST, preset, predict=False, present=present, **values)
+    return show(ONE_REQUEST, preset, predict=predict, present=present, **values)

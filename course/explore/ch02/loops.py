@@ -40,9 +40,9 @@ class LoopsParameters:
         10.0, 1.0, 20.0, 0.5, label="Service rate μ", unit="requests/s",
         help="How many requests the server finishes each second when it never waits for one",
     )  # fmt: skip
-    stall_s: float = slider(
-        5.0, 0.0, 20.0, 0.5, label="Stall of the server", unit="s",
-        help="How long the server stands still, once in the run",
+    stall_s: float = choice(
+        5.0, {"none": 0.0, "1 s": 1.0, "2 s": 2.0, "5 s": 5.0, "10 s": 10.0, "20 s": 20.0},
+        label="Stall of the server", help="How long the server stands still, once in the run",
     )  # fmt: skip
     requests: int = choice(
         2_000, {"1,000": 1_000, "2,000": 2_000, "5,000": 5_000},
@@ -140,8 +140,8 @@ def _words(r: Loops) -> str:
     if not r.think_s:
         think = f"never pause{'' if many else 's'}"
     words = (
-        f"{r.users} {users} who {think} {get} {figures(r.throughput_per_s)} answers/s from a server "
-        f"that can do {r.service_rate_per_s:.1f} ({percent(r.utilization)}), after "
+        f"{r.users} {users} who {think} {get} {figures(r.throughput_per_s)} answers/s from a "
+        f"server that can do {r.service_rate_per_s:.1f} ({percent(r.utilization)}), after "
         f"{seconds(r.response_s)} on average"
     )
     if np.isfinite(r.open_s):

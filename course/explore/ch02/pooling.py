@@ -51,7 +51,7 @@ class PoolingParameters:
         help="Who finds all of them taken is turned away; all three systems have equally many",
     )  # fmt: skip
     customers: int = choice(
-        100_000, {"off": 0, "10,000": 10_000, "100,000": 100_000},
+        100_000, {"off": 0, "10,000": 10_000, "100,000": 100_000, "200,000": 200_000},
         label="Simulated requests", help="How many requests each simulated system is offered",
     )  # fmt: skip
     seed: int = count(
@@ -59,7 +59,7 @@ class PoolingParameters:
     )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _luck(customers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Unit-mean exponential gaps and services: the same luck for every system and load."""
     rng = np.random.default_rng(seed)
@@ -289,7 +289,7 @@ POOLING = Explorer(
             "Ten tills, one queue",
             "The same ten servers and the same load, and one rope before all of them.",
             "Nothing but the rope has changed. By which factor does the P99 fall?",
-            {"percentile": 0.99},
+            {"percentile": 0.99, "customers": 200_000},
         ),
         Preset(
             "One fast till",
@@ -314,6 +314,7 @@ POOLING = Explorer(
                 "servers": 2,
                 "service_rate_per_s": 2.0,
                 "percentile": 0.99,
+                "customers": 200_000,
             },
         ),
     ),

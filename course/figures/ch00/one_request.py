@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,7 @@ class OneRequestPicture(Picture):
         self._steps.spines["left"].set_visible(False)
         self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
         self._cache.set_ylabel("KV cache (tokens)")
-        box = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+        box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
         self._prefill = self.keep(
             self._steps.add_collection(PolyCollection([], facecolor=BLUE, hatch="//", **box))
         )

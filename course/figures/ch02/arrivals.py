@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +60,7 @@ def beside_poisson(traces: Mapping[str, TraceArrivals]) -> Figure:
 
 
 def _gaps(
-    axes: Axes, trace: TraceArrivals, longer: npt.NDArray[np.float64], cue: dict[str, str]
+    axes: Axes, trace: TraceArrivals, longer: npt.NDArray[np.float64], cue: dict[str, Any]
 ) -> None:
     seen = longer > 0
     axes.plot(
@@ -68,7 +69,7 @@ def _gaps(
     )  # fmt: skip
 
 
-def _minutes(axes: Axes, per_minute: npt.NDArray[np.int64], cue: dict[str, str]) -> None:
+def _minutes(axes: Axes, per_minute: npt.NDArray[np.int64], cue: dict[str, Any]) -> None:
     mean = float(per_minute.mean())
     # A Poisson count of mean m > 50 keeps within m ± 1.96 √m in 95 of 100 cases.
     half = 1.96 * np.sqrt(mean)

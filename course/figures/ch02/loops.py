@@ -19,7 +19,6 @@ from course.figures.axes import (
     GuessMark,
     Picture,
     Point,
-    held_limit,
     place,
 )
 from course.figures.ch02.labels import GROUND, spread
@@ -105,7 +104,7 @@ class LoopsPicture(Picture):
 
     def _build_loops(self, axes: Axes) -> None:
         axes.set_xlim(0, _RIGHT)
-        axes.set_ylim(0, 5)
+        axes.set_ylim(0, 1.2)
         axes.set_xticks(np.arange(0, 1.01, 0.2))
         axes.set_xlabel("throughput as a share of μ")
         axes.set_ylabel("mean time in system (s)")
@@ -132,8 +131,8 @@ class LoopsPicture(Picture):
         self._closed_words = self.label(axes, BLUE, va="center", ha="right", zorder=9, bbox=GROUND)
 
     def _build_stall(self, axes: Axes) -> None:
-        axes.set_xlim(-1, 5)
-        axes.set_ylim(0, 5)
+        axes.set_xlim(-4, 20)
+        axes.set_ylim(0, 12)
         axes.set_xlabel("planned time after the stall (s)")
         axes.set_ylabel("time to the answer (s)")
         self._span = self.keep(
@@ -142,8 +141,9 @@ class LoopsPicture(Picture):
             )
         )
         self._scheduled = self.line(
-            axes, GREEN, linewidth=1.8 * self._grown, label="from the planned time", zorder=3
-        )
+            axes, GREEN, linewidth=1.8 * self._grown, markersize=4, label="from the planned time",
+            zorder=3,
+        )  # fmt: skip
         self._sent = self.line(
             axes, INK, linewidth=1.2 * self._grown, dashes=(3, 1), label="from sending (the tool)",
             zorder=4,
@@ -165,10 +165,10 @@ class LoopsPicture(Picture):
 
     def _show_loops(self, result: Loops) -> None:
         axes, rate = self._left, result.service_rate_per_s
-        needed = max(1.4 * result.response_s, 6 / rate)
+        needed = max(1.4 * result.response_s, 0.6)
         if math.isfinite(result.open_s):
             needed = max(needed, min(1.25 * result.open_s, 4 * needed))
-        top = held_limit(axes.get_ylim()[1], needed, shrink_below=0.2)
+        top = _held_half_decade(axes.get_ylim()[1], needed)
         axes.set_ylim(0, top)
         self._closed.set_data(result.closed_per_s / rate, result.closed_s)
         self._open.set_data(result.open_per_s / rate, result.open_curve_s)
@@ -201,15 +201,16 @@ class LoopsPicture(Picture):
     def _show_stall(self, stall: Stall, guess: Point | None) -> None:
         axes = self._right
         x = stall.scheduled_s - stall.stall_s
-        span = held_limit(axes.get_xlim()[1], _window(stall))
+        # A plan without slack stays late to the end of the run: the beginning shows that already.
+        span = max(6 * stall.length_s, 20.0)
         axes.set_xlim(-0.2 * span, span)
         shown = (x >= -0.2 * span) & (x <= span)
         highest = float(stall.from_scheduled_s[shown].max()) if shown.any() else 0.0
-        needed = 1.25 * max(highest, stall.p99_scheduled_s, stall.p99_sent_s)
+        needed = 1.15 * max(highest, stall.p99_scheduled_s, stall.p99_sent_s)
         if guess is not None:
             # A wild guess may widen the picture, not flatten the curve to a line on the floor.
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
-        top = held_limit(axes.get_ylim()[1], needed, shrink_below=0.2)
+        top = _held_half_decade(axes.get_ylim()[1], needed)
         axes.set_ylim(0, top)
         self._span.set_x(0)
         self._span.set_width(stall.length_s)
@@ -238,15 +239,15 @@ class LoopsPicture(Picture):
         self._guess.show(guess, top, seconds)
 
 
-def _window(stall: Stall) -> float:
-    """How many seconds after the stall's beginning are worth showing."""
-    late = np.flatnonzero(stall.from_scheduled_s - stall.from_sent_s > 1e-9)
-    last_s = float(stall.scheduled_s[late[-1]] - stall.stall_s) if late.size else 0.0
-    # A plan without slack stays late to the end of the run: the beginning shows that already.
-    return 1.2 * max(min(last_s, 8 * stall.length_s), stall.length_s, 12.0)
+def _held_half_decade(current: float, needed: float) -> float:
+    """As `held_limit`, but in steps of about three: two panels that snap apart need many frames."""
+    if 0.25 * current <= needed <= current:
+        return current
+    power = 10.0 ** math.floor(math.log10(needed))
+    return next(step * power for step in (1.2, 4.0, 12.0) if needed <= step * power)
 
 
 def _beside(text: Text, x: float, y: float, words: str, *, right: bool) -> None:
     """Put words to the right or to the left of the reader's point."""
     text.set_horizontalalignment("left" if right else "right")
-    place(text, x + (0.03 if right else -0.03), y, words)
+    place(text, x + (0.035 if right else -0.035), y, words)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import NullFormatter
 
 from course.figures.axes import (
     BLUE,
@@ -23,7 +23,6 @@ from course.figures.axes import (
     Point,
     bars,
     held_limit,
-    nice_ceiling,
     place,
 )
 from course.figures.ch02.labels import GROUND, spread
@@ -246,20 +245,19 @@ class PoolingPicture(Picture):
         limits = None if self._fresh else axes.get_ylim()
         self._fresh = False
         bottom, top = _held_limits(limits, low, high)
-        if (bottom, top) != limits:
-            axes.set_ylim(bottom, top)
-            # Where few powers of ten are in sight, 2 and 5 times them have numbers too.
-            subs = (1.0, 2.0, 5.0) if top / bottom <= 250 else (1.0,)
-            axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.set_ylim(bottom, top)
         axes.set_ylabel(f"{result.short_statistic} (s)")
         share = 1.4 * max(s.rejected_share for s in result.systems)
         below.set_ylim(0, min(held_limit(below.get_ylim()[1], max(share, 0.05)), 1.0))
         for series, system in zip(self._series, result.systems, strict=True):
             self._show(series, result, system)
         self._show_operating_point(result, bottom, top)
-        if guess is not None:
-            guess = (guess[0], max(guess[1], 1.1 * bottom))
-        self._guess.show(guess, top, seconds)
+        if guess is None:
+            self._guess.show(None, top, seconds)
+            return
+        # A logarithmic axis has no zero: the star stops at the floor, and its words do not.
+        said = seconds(guess[1])
+        self._guess.show((guess[0], max(guess[1], 1.1 * bottom)), top, lambda _: said)
 
     def _show(self, series: _Series, result: Pooling, system: System) -> None:
         series.curve.set_data(result.curve_utilization, system.curve_s)
@@ -330,7 +328,7 @@ def _beside(text: Text, x: float, right: float, y: float, words: str) -> None:
     """Put words on that side of the reader's load where there is room for them."""
     side: Literal["left", "right"] = "right" if x > 0.3 * right else "left"
     text.set_horizontalalignment(side)
-    place(text, x + (-0.014 if side == "right" else 0.014) * right, y, words)
+    place(text, x + (-0.018 if side == "right" else 0.018) * right, y, words)
 
 
 def _needed(result: Pooling) -> tuple[float, float]:
@@ -338,21 +336,24 @@ def _needed(result: Pooling) -> tuple[float, float]:
     unit_s = 1 / result.service_rate_per_s
     # Times in system begin with the fast server's when idle. Waits begin at zero, which no
     # logarithmic axis can show: they are followed down to a tenth of its service time.
-    low = 0.1 * unit_s / result.servers if result.wait_only else 0.7 * result.fast.curve_s[0]
+    low = 0.1 * unit_s / result.servers if result.wait_only else 0.8 * result.fast.curve_s[0]
     values = [s.value_s for s in result.systems if math.isfinite(s.value_s)]
-    high = max([4 * unit_s, *(1.7 * value for value in values)])
+    high = max([4 * unit_s, *(1.3 * value for value in values)])
     return float(low), min(high, 1e3 * unit_s)
 
 
 def _held_limits(
     current: tuple[float, float] | None, low: float, high: float
 ) -> tuple[float, float]:
-    """Return limits of a log axis that hold still until the data leaves or hardly uses them."""
-    # The largest of 1, 2, 5 times a power of ten that is not above `low`.
-    needed = (1 / nice_ceiling(1 / low), nice_ceiling(high))
-    if current is None:
-        return needed
-    bottom, top = current
-    if bottom <= low and high <= top and top / bottom <= 12 * needed[1] / needed[0]:
-        return current
-    return needed
+    """Return half decades that hold still until the data leaves them or hardly uses them.
+
+    Data that leaves them on one side adds to them there and keeps the other: after a few moves the
+    axis covers what is being explored.
+    """
+    first, last = math.floor(2 * math.log10(low)), math.ceil(2 * math.log10(high))
+    if current is not None:
+        bottom, top = (round(2 * math.log10(limit)) for limit in current)
+        both = (min(bottom, first), max(top, last))
+        if both[1] - both[0] <= max(10, last - first):
+            first, last = both
+    return float(10 ** (first / 2)), float(10 ** (last / 2))

@@ -166,7 +166,7 @@ class VariabilityPicture(Picture):
             return
         self._here_formula.set_data([load], [result.formula_s])
         side: Literal["left", "right"] = "right" if load > 0.45 else "left"
-        x = load + (-0.016 if side == "right" else 0.016)
+        x = load + (-0.02 if side == "right" else 0.02)
         words = f"{result.formula} {seconds(result.formula_s)}"
         if result.here is None:
             self._formula_words.set_horizontalalignment(side)
