@@ -1,7 +1,7 @@
 """The widget shell that every explorer uses; what one shows and computes lives elsewhere."""
 
 from course.ui.explorer import Explorer, Guess, Prediction, Preset
-from course.ui.parameters import choice, count, slider, toggle
+from course.ui.parameters import choice, count, slider, stops, toggle
 
 __all__ = [
     "Explorer",
@@ -11,5 +11,6 @@ __all__ = [
     "choice",
     "count",
     "slider",
+    "stops",
     "toggle",
 ]

@@ -20,7 +20,7 @@ _KEY = "control"
 
 @dataclass(frozen=True)
 class Slider:
-    """A number on a linear or logarithmic scale, both ends included."""
+    """A number on a linear scale, both ends included."""
 
     low: float
     high: float
@@ -28,7 +28,6 @@ class Slider:
     label: str
     unit: str
     help: str
-    log: bool = False
     whole: bool = False
     slow: bool = False
 
@@ -57,6 +56,7 @@ class Choice:
     options: tuple[tuple[str, Any], ...]
     label: str
     help: str
+    as_slider: bool = False
 
     def words(self, value: object) -> str:
         """Return what is read for `value`."""
@@ -96,17 +96,13 @@ def slider(
     label: str,
     unit: str = "",
     help: str,
-    log: bool = False,
-    whole: bool = False,
     slow: bool = False,
 ) -> Any:
-    """Declare a number.
+    """Declare a real-valued parameter, both ends included.
 
-    With `log`, the slider moves by equal factors and `step` is in powers of ten; with `whole` too,
-    it stops at whole numbers. `slow` marks a parameter whose picture takes over 150 ms: it is
-    redrawn when the slider is let go.
+    `slow` marks one whose picture takes over 150 ms: it is redrawn when the slider is let go.
     """
-    control = Slider(low, high, step, label, unit, help, log=log, whole=whole, slow=slow)
+    control = Slider(low, high, step, label, unit, help, slow=slow)
     return field(default=default, metadata={_KEY: control})
 
 
@@ -136,6 +132,16 @@ def choice(
         else tuple((str(option), option) for option in options)
     )
     return field(default=default, metadata={_KEY: Choice(pairs, label, help)})
+
+
+def stops(default: Any, values: Sequence[Any], *, label: str, unit: str = "", help: str) -> Any:
+    """Declare a number that a slider takes from stop to stop, such as 1, 2, 4, 8.
+
+    For scales that are not linear: every stop is met exactly, whatever the browser rounds.
+    """
+    pairs = tuple((f"{value:,}", value) for value in values)
+    words = f"{label} ({unit})" if unit else label
+    return field(default=default, metadata={_KEY: Choice(pairs, words, help, as_slider=True)})
 
 
 def toggle(default: bool, *, label: str, help: str) -> Any:

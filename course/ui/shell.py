@@ -263,24 +263,15 @@ class Shell(Generic[P, R]):
                 "continuous_update": not control.slow,
                 "value": value,
             }
-            if control.log:
-                widget = self._make(
-                    widgets.FloatLogSlider,
-                    min=math.log10(control.low),
-                    max=math.log10(control.high),
-                    step=control.step,
-                    readout_format=".0f" if control.whole else ".3~g",
-                    **common,
-                )
-            else:
-                kind = widgets.IntSlider if control.whole else widgets.FloatSlider
-                extra = {} if control.whole else {"readout_format": f".{_decimals(control.step)}f"}
-                widget = self._make(
-                    kind, min=control.low, max=control.high, step=control.step, **extra, **common
-                )
+            kind = widgets.IntSlider if control.whole else widgets.FloatSlider
+            if not control.whole:
+                common["readout_format"] = f".{_decimals(control.step)}f"
+            widget = self._make(
+                kind, min=control.low, max=control.high, step=control.step, **common
+            )
         elif isinstance(control, Choice):
             widget = self._make(
-                widgets.Dropdown,
+                widgets.SelectionSlider if control.as_slider else widgets.Dropdown,
                 options=[words for words, _ in control.options],
                 value=control.words(value),
                 description=control.label,
@@ -426,7 +417,7 @@ def _read(control: Control, widget: Any) -> Any:
     value = min(max(widget.value, control.low), control.high)
     if control.whole:
         return round(value)
-    return float(f"{value:.4g}") if control.log else round(value, _decimals(control.step))
+    return round(value, _decimals(control.step))
 
 
 def _sentence(words: str, verdict: str = "") -> str:

@@ -24,10 +24,13 @@ STYLE: Final = """
 .course-shell button:focus-visible,.course-shell .noUi-handle:focus-visible,
 .course-shell select:focus-visible,.course-shell input:focus-visible{outline:3px solid #0072B2;
   outline-offset:2px}
-.course-present{font-size:1.45em;max-width:none}
-.course-present .widget-label,.course-present .widget-readout,.course-present select,
-.course-present button,.course-present input{font-size:1.1em!important}
-.course-present .course-title{font-size:1.3em}
+.course-shell.course-present{max-width:none}
+.course-shell.course-present .course-title{font-size:1.9rem}
+.course-shell.course-present .course-story,.course-shell.course-present .course-sentence,
+.course-shell.course-present .course-curtain .widget-html-content{font-size:1.4rem;max-width:none}
+.course-shell.course-present .widget-label,.course-shell.course-present .widget-readout,
+.course-shell.course-present select,.course-shell.course-present button,
+.course-shell.course-present input{font-size:1.15rem;height:auto;min-height:2rem}
 </style>
 """
 

@@ -39,7 +39,7 @@ def random_moves(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[
     sliders = [(n, c) for n, c in controls.items() if isinstance(c, Slider) and not c.slow]
     for _ in range(count):
         name, control = sliders[rng.integers(len(sliders))]
-        steps = int((control.high - control.low) / control.step) if not control.log else 50
+        steps = int((control.high - control.low) / control.step)
         share = rng.integers(steps + 1) / steps
         value = control.low + share * (control.high - control.low)
         yield {name: int(value) if control.whole else float(value)}

@@ -12,7 +12,7 @@ from course.figures.ch00.tension import LoadCurve, Tension, TensionPicture
 from course.serving import catalog
 from course.serving.engine import EngineConfig, Workload, simulate_closed
 from course.serving.sheet_cost import sheet_cost
-from course.ui import Explorer, Prediction, Preset, choice, slider
+from course.ui import Explorer, Prediction, Preset, choice, slider, stops
 from course.ui.shell import Shell, show
 from course.words import figures, seconds
 
@@ -34,8 +34,8 @@ _LEAST_REQUESTS = 48
 class TensionParameters:
     """How many users, what they send, and what they were promised."""
 
-    users: int = slider(
-        40, 1, 512, 0.02, log=True, whole=True, label="Users at the same time",
+    users: int = stops(
+        40, _LOADS, label="Users at the same time",
         help="Each sends a request, reads the whole answer, and at once sends the next",
     )  # fmt: skip
     lengths: tuple[int, int] = choice(
@@ -145,7 +145,9 @@ def _tension_words(r: Tension) -> str:
         f"With {r.users} users the server makes {figures(r.tokens_per_s)} tokens/s; 95\u00a0% of "
         f"the requests get their first token within {seconds(r.ttft_p95_s)}, and 95\u00a0% at most "
         f"{seconds(r.tpot_p95_s)} a token after it. Of {figures(r.finished_per_s)} requests/s "
-        f"{figures(r.good_per_s)} keep both promises ({100 * share:.0f}\u00a0%)."
+        f"{figures(r.good_per_s)} ({100 * share:.0f}\u00a0%) keep both "
+        f"promises: first token within {seconds(r.ttft_promise_s)}, then at most "
+        f"{seconds(r.tpot_promise_s)} a token."
     )
     if not r.best_good_per_s:
         return f"{here} No load keeps both promises for anybody."

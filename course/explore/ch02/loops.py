@@ -10,7 +10,7 @@ import numpy as np
 
 from course.figures.ch02.loops import Loops, LoopsPicture, Stall
 from course.serving import queueing
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
+from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
 from course.words import figures, percent, seconds
 
@@ -40,9 +40,9 @@ class LoopsParameters:
         10.0, 1.0, 20.0, 0.5, label="Service rate μ", unit="requests/s",
         help="How many requests the server finishes each second when it never waits for one",
     )  # fmt: skip
-    stall_s: float = choice(
-        5.0, {"none": 0.0, "1 s": 1.0, "2 s": 2.0, "5 s": 5.0, "10 s": 10.0, "20 s": 20.0},
-        label="Stall of the server", help="How long the server stands still, once in the run",
+    stall_s: float = stops(
+        5.0, (0.0, 1.0, 2.0, 5.0, 10.0, 20.0), label="Stall of the server", unit="s",
+        help="How long the server stands still, once in the run",
     )  # fmt: skip
     requests: int = choice(
         2_000, {"1,000": 1_000, "2,000": 2_000, "5,000": 5_000},

@@ -218,7 +218,7 @@ def _rejected_words(r: Pooling) -> str:
 
 
 def _simulated_words(r: Pooling) -> str:
-    points = [system.simulated for system in r.systems if system.simulated is not None]
+    points = [point for _, _, point in _simulated_systems(r)]
     if not points:
         return ""
     values = [seconds(point.value_s) for point in points]
@@ -227,14 +227,30 @@ def _simulated_words(r: Pooling) -> str:
     needed = max((point.needed_customers for point in points if not point.band_s), default=0)
     if needed:
         return f"{words}, too short a run for honest bands ({figures(needed, 2)} would do)."
+    bands = {name: (system.value_s, point.band_s) for name, system, point in _simulated_systems(r)}
+    missed = [
+        name for name, (value, band) in bands.items() if band and not band[0] <= value <= band[1]
+    ]
+    if missed:
+        return f"{words}; outside its 95\u00a0% band lies the theory of: {', '.join(missed)}."
+    if all(band for _, band in bands.values()):
+        return f"{words}; the theory lies inside every 95\u00a0% band."
     return f"{words}."
+
+
+def _named(r: Pooling) -> tuple[tuple[str, System], ...]:
+    return (("separate", r.separate), ("shared", r.shared), ("fast", r.fast))
+
+
+def _simulated_systems(r: Pooling) -> list[tuple[str, System, SimulatedSystem]]:
+    return [(n, system, system.simulated) for n, system in _named(r) if system.simulated]
 
 
 def _frame(r: Pooling) -> pd.DataFrame:
     import pandas as pd
 
     parts = []
-    for name, system in zip(("separate", "shared", "fast"), r.systems, strict=True):
+    for name, system in _named(r):
         parts.append(
             pd.DataFrame(
                 {

@@ -1,0 +1,103 @@
+"""Translates the plain-data cases of `engine_strategies` for the fast engine; no test is here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from course.serving.cost import LinearStepCost
+from course.serving.engine import EngineConfig, Run, modes, orders, simulate, simulate_closed
+from course.serving.workload import Workload
+
+
+def workload_of(case: dict[str, Any]) -> Workload:
+    """The case's requests."""
+    return Workload(
+        arrival_s=case.get("arrival_s", [0.0] * len(case["prompt_tokens"])),
+        prompt_tokens=case["prompt_tokens"],
+        output_tokens=case["output_tokens"],
+        predicted_output_tokens=case.get("predicted_output_tokens"),
+        priority=case.get("priority"),
+        cached_prefix_tokens=case.get("cached_prefix_tokens"),
+    )
+
+
+def config_of(case: dict[str, Any]) -> EngineConfig:
+    """The case's dials."""
+    name = case.get("batching", "continuous")
+    window_s = case.get("window_s")
+    ways = {
+        "continuous": modes.continuous,
+        "single": modes.single,
+        "static": lambda: modes.static(case["batch_size"], window_s),
+        "windowed": lambda: modes.windowed(window_s),
+        "adaptive": lambda: modes.adaptive(window_s),
+    }
+    kinds = {
+        "fcfs": orders.fcfs,
+        "sjf": lambda: orders.sjf(case.get("max_wait_s")),
+        "priority": lambda: orders.priority(case.get("ageing_s")),
+    }
+    names = ("max_num_seqs", "max_num_batched_tokens", "enable_chunked_prefill")
+    dials = {name: case[name] for name in (*names, "num_kv_blocks", "block_size") if name in case}
+    return EngineConfig(**dials, batching=ways[name](), order=kinds[case.get("order", "fcfs")]())
+
+
+def run_of(case: dict[str, Any], **options: Any) -> Run:
+    """The fast engine's run of the case."""
+    work, config = workload_of(case), config_of(case)
+    cost = LinearStepCost(*case["cost"])
+    horizon_s = case.get("horizon_s")
+    if "users" not in case:
+        return simulate(work, cost, config, horizon_s=horizon_s, **options)
+    think_s = case["think_s"]
+    return simulate_closed(
+        case["users"],
+        think_s if np.ndim(think_s) == 0 else np.array(think_s),
+        work,
+        cost,
+        config,
+        start_s=np.array(case["start_s"]),
+        horizon_s=horizon_s,
+        **options,
+    )
+
+
+def same_times(ours: Any, theirs: list[float], tolerance_s: float = 1e-9) -> bool:
+    """Whether two lists of times agree, NaN with NaN."""
+    mine, other = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float)
+    return mine.shape == other.shape and np.allclose(
+        mine, other, rtol=0.0, atol=tolerance_s, equal_nan=True
+    )
+
+
+def differences(run: Run, reference: Any) -> list[str]:
+    """Name each fact in which the run differs from the reference's run."""
+    found = []
+    for name in ("arrival_s", "scheduled_s", "first_token_s", "finish_s", "step_end_s"):
+        if not same_times(getattr(run, name), getattr(reference, name)):
+            found.append(f"{name}: {getattr(run, name)} != {getattr(reference, name)}")
+    for name in ("status", "preemptions", "step_prefill_tokens", "step_decode_seqs"):
+        if list(getattr(run, name)) != list(getattr(reference, name)):
+            found.append(f"{name}: {list(getattr(run, name))} != {list(getattr(reference, name))}")
+    if run.step_kv_blocks is not None and list(run.step_kv_blocks) != list(
+        reference.step_kv_blocks
+    ):
+        found.append(f"step_kv_blocks: {run.step_kv_blocks} != {reference.step_kv_blocks}")
+    if run.user is not None and list(run.user) != list(reference.user):
+        found.append(f"user: {run.user} != {reference.user}")
+    for request in range(len(reference.status)):
+        ours = [] if found and request >= len(run.status) else run.token_times(request)
+        if not same_times(ours, reference.token_times_s[request]):
+            found.append(
+                f"token_times({request}): {list(ours)} != {reference.token_times_s[request]}"
+            )
+            break
+    return found
+
+
+def largest_gap_s(times_s: Any) -> float:
+    """The largest step between neighbours; NaN where there is none."""
+    return float(np.diff(times_s).max()) if len(times_s) > 1 else math.nan

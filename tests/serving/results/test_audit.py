@@ -1,0 +1,58 @@
+"""What `audit` prints: the same findings for people and for programs, and no file stops another."""
+
+from __future__ import annotations
+
+import json
+
+from course.serving.results import audit_files
+from tests.serving.results import layouts
+
+
+def test_one_broken_file_does_not_stop_the_others(tmp_path) -> None:
+    good = layouts.write(tmp_path, layouts.vllm(request_throughput=25.0), name="good.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"completed": 1')
+    audit = audit_files([broken, good])
+    text = audit.as_text()
+    assert f"{good}  (vllm)" in text
+    assert "! requests/s is 25.0, but counts over the duration give 19.5" in text
+    assert "cannot be used: line 1: ends in the middle of a value: it was cut off" in text
+    assert [error.place for error in audit.errors] == ["line 1"]
+
+
+def test_text_has_the_figures_in_readable_units(tmp_path) -> None:
+    text = audit_files([layouts.write(tmp_path, layouts.vllm(failed=7, completed=393))]).as_text()
+    assert "393 of 400 requests, asked 20.0/s, 20.5 s long" in text
+    assert "TTFT  mean 120 ms, P50 108 ms, P99 240 ms" in text
+    assert "! 7 of 400 requests failed" in text
+
+
+def test_a_sound_file_is_told_so(tmp_path) -> None:
+    sound = layouts.vllm()
+    sound = {key: value for key, value in sound.items() if not key.startswith("p99.9")}
+    audit = audit_files([layouts.write(tmp_path, sound)])
+    assert "nothing to object to" in audit.as_text()
+
+
+def test_every_layout_makes_strict_json(tmp_path) -> None:
+    """NaN and Infinity are no JSON: the next program would choke on them."""
+    paths = [
+        layouts.write(tmp_path, value, name=f"{place}.json")
+        for place, value in enumerate(layouts.EVERY_LAYOUT.values())
+    ]
+    audit = audit_files(paths)
+    assert not audit.errors
+    told = json.loads(json.dumps(audit.as_dict(), allow_nan=False))
+    assert [file["tool"] for file in told["files"]][:1] == ["vllm"]
+    run = told["files"][0]["runs"][0]
+    assert run["summary"]["ttft"]["quantiles_s"]["99"] == 0.24
+    assert told["files"][4]["runs"][0]["summary"]["asked_per_s"] == "inf"
+    assert audit.as_text()
+
+
+def test_several_runs_are_told_one_by_one(tmp_path) -> None:
+    path = layouts.write(tmp_path, layouts.sglang(), layouts.sglang(max_concurrency=400))
+    text = audit_files([path]).as_text()
+    assert "line 1, data set ours: 300 requests, no limit on the rate, at most 16 at once" in text
+    assert "line 2, data set ours" in text
+    assert "the file holds 2 runs" in text

@@ -1,0 +1,144 @@
+"""The auditor's eyes: each check must see its fault, and stay silent without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from course.serving.metrics import RequestTimeline, as_table
+from course.serving.results import BenchmarkRun, Latency, RunSummary
+from course.serving.results.checks import check_run, samples_for
+from tests.serving.results import layouts
+from tests.serving.results.test_layouts import checks, load
+
+
+def said(check: str, summary: RunSummary, **run) -> list[str]:
+    found = check_run(BenchmarkRun("line 1", "", summary, **run)).findings
+    return [finding.text for finding in found if finding.check == check]
+
+
+def lat(mean_s: float, *quantiles: tuple[float, float]) -> Latency:
+    return Latency(mean_s=mean_s, quantiles=quantiles)
+
+
+def test_little_against_a_stated_mean_and_a_cap() -> None:
+    base = {"requests_per_s": 10.0, "e2e": lat(2.0)}
+    assert said("little", RunSummary(**base, concurrency=20.5)) == []
+    (text,) = said("little", RunSummary(**base, concurrency=8.0))
+    assert "10.0 requests/s × mean E2E = 20.0 in flight, but the file says 8.00" in text
+    assert said("little", RunSummary(**base, max_concurrency=20)) == []
+    (text,) = said("little", RunSummary(**base, max_concurrency=16))
+    assert "at most 16 were allowed" in text
+    (text,) = said("little", RunSummary(**base, max_concurrency=64))
+    assert "of the 64 that were meant to be" in text
+    # an open loop under its cap is free to have fewer in flight
+    assert said("little", RunSummary(**base, max_concurrency=64, asked_per_s=10.0)) == []
+
+
+def test_little_pieces_a_missing_e2e_together() -> None:
+    parts = {"ttft": lat(0.2), "tpot": lat(0.02), "output_tokens_mean": 91.0}
+    summary = RunSummary(requests_per_s=10.0, **parts, concurrency=5.0)
+    (text,) = said("little", summary)
+    assert "= 20.0 in flight" in text
+
+
+def test_a_printed_percentile_is_no_mean() -> None:
+    """A closed loop of 50 on 8 seats: the mean wait betrays the printed tail."""
+    summary = RunSummary(
+        requests_per_s=850 / 150, output_tokens_mean=150.0, max_concurrency=50,
+        ttft=lat(0.8), tpot=lat(0.0094),
+    )  # fmt: skip
+    (text,) = said("little", summary)
+    assert "= 12.5 in flight of the 50" in text
+
+
+def test_tpot_is_recomputed_and_five_per_cent_matter() -> None:
+    parts = {"ttft": lat(0.5), "e2e": lat(1.5), "output_tokens_mean": 101.0}
+    assert said("tpot", RunSummary(**parts, tpot=lat(0.0104))) == []
+    (text,) = said("tpot", RunSummary(**parts, tpot=lat(0.015)))
+    assert "150" in text
+    assert said("tpot", RunSummary(**parts)) == []
+    assert said("tpot", RunSummary(**{**parts, "output_tokens_mean": 1.0}, tpot=lat(0.015))) == []
+
+
+def test_a_files_own_requests_are_better_than_a_quotient_of_means() -> None:
+    """Answers of very different lengths: 55 ms is right, though the means give 11."""
+    requests = [
+        RequestTimeline(0, 0, (0.05, 0.15), (1, 1), 0.15, 9),
+        RequestTimeline(0, 0, tuple(0.05 + 0.01 * i for i in range(101)), (1,) * 101, 1.05, 9),
+    ]
+    summary = RunSummary(
+        completed=2, output_tokens_mean=51.5, ttft=lat(0.05), e2e=lat(0.6), tpot=lat(0.055)
+    )
+    assert said("tpot", summary) != []
+    assert said("tpot", summary, requests=as_table(requests)) == []
+
+
+def test_rates_asked_sent_and_completed() -> None:
+    assert said("rate", RunSummary(asked_per_s=10.0, requests_per_s=9.6)) == []
+    (text,) = said("rate", RunSummary(asked_per_s=10.0, requests_per_s=6.0))
+    assert "asked for 10.0 requests/s, completed 6.00 requests/s" in text
+    (text,) = said("rate", RunSummary(asked_per_s=10.0, sent_per_s=7.0))
+    assert "it was the bottleneck" in text
+    (text,) = said("all-at-once", RunSummary(asked_per_s=float("inf"), offered=100))
+    assert "place in that queue" in text
+    capped = RunSummary(asked_per_s=float("inf"), offered=100, max_concurrency=4)
+    assert said("all-at-once", capped) == []
+
+
+def test_few_waves_have_no_steady_state() -> None:
+    assert said("waves", RunSummary(offered=100, max_concurrency=40)) != []
+    assert said("waves", RunSummary(offered=200, max_concurrency=40)) == []
+
+
+def test_itl_far_from_tpot_means_chunks() -> None:
+    assert said("itl", RunSummary(itl=lat(0.021), tpot=lat(0.02))) == []
+    (text,) = said("itl", RunSummary(itl=lat(0.06), tpot=lat(0.02)))
+    assert "about 3.0 tokens each" in text
+    (text,) = said("itl", RunSummary(itl=lat(0.01), tpot=lat(0.02)))
+    assert "counted as 0" in text
+    (text,) = said("itl", RunSummary(itl=lat(0.02, (0.5, 1e-5))))
+    assert "bundles" in text
+
+
+def test_an_answer_in_one_piece_is_noticed() -> None:
+    whole = RunSummary(ttft=lat(1.0000001), e2e=lat(1.0), output_tokens_mean=50.0)
+    assert said("not-streamed", whole) != []
+    assert said("not-streamed", RunSummary(ttft=lat(0.2), e2e=lat(1.0), output_tokens_mean=9)) == []
+
+
+@pytest.mark.parametrize(("share", "needed"), [(0.9, 29), (0.95, 59), (0.99, 299), (0.999, 2995)])
+def test_a_tail_needs_so_many_requests(share: float, needed: int) -> None:
+    assert samples_for(share) == needed
+    for samples, silent in ((needed - 1, False), (needed, True)):
+        part = Latency(mean_s=1.0, quantiles=((share, 2.0),), samples=samples)
+        assert (said("samples", RunSummary(ttft=part)) == []) is silent
+
+
+def test_windows_that_disagree_with_their_own_counts() -> None:
+    base = {"duration_s": 10.0, "completed": 100, "output_tokens_mean": 50.0}
+    fits = RunSummary(**base, requests_per_s=10.0, output_tokens_per_s=500.0)
+    assert said("window", fits) == []
+    off = RunSummary(**base, requests_per_s=12.0, output_tokens_per_s=600.0)
+    assert len(said("window", off)) == 2
+    assert said("goodput", RunSummary(**base, requests_per_s=10.0, goodput_per_s=11.0)) != []
+
+
+def test_quantiles_that_fall_are_columns_mixed_up() -> None:
+    assert said("order", RunSummary(ttft=lat(1.0, (0.5, 2.0), (0.9, 1.0)))) != []
+
+
+def test_start_times_are_held_against_the_cap(tmp_path) -> None:
+    run = layouts.vllm_detail(max_concurrency=1)
+    assert any("show 2 requests in flight at once" in t for t in load(tmp_path, run).warnings)
+
+
+def test_a_summary_that_its_own_requests_contradict(tmp_path) -> None:
+    assert "detail" in checks(load(tmp_path, layouts.vllm_detail(mean_ttft_ms=250.0)))
+
+
+def test_little_against_measured_start_times(tmp_path) -> None:
+    run = layouts.vllm_detail()
+    table = load(tmp_path, run).requests
+    summary = RunSummary(completed=3, concurrency=3.0, duration_s=2.0)
+    (text,) = said("cap", summary, requests=table, starts_known=True)
+    assert "give 0.750 requests in flight" in text

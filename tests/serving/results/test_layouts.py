@@ -1,0 +1,336 @@
+"""Every layout in, SI units out: a factor of a thousand here is a wrong purchase there."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from course.serving.conventions import as_reported_by
+from course.serving.metrics import Status, summarize
+from course.serving.results import BenchmarkResult, ResultFileError, load_result
+from tests.serving.results import layouts
+
+
+def load(folder, *values, **options) -> BenchmarkResult:
+    return load_result(layouts.write(folder, *values, **options))
+
+
+def checks(result: BenchmarkResult) -> list[str]:
+    return [f.check for run in result.runs for f in run.findings] + [
+        f.check for f in result.findings
+    ]
+
+
+# layout -> (tool, requests/s, output tokens/s, TTFT, TPOT or the tool's ITL, E2E); the latencies
+# are means, or medians where a file has only those
+SI = {
+    "vllm": ("vllm", 19.512, 1170.7, 0.120, 0.025, 1.595),
+    "vllm 0.6": ("vllm", 19.512, 1170.7, 0.120, 0.025, None),
+    "sglang": ("sglang", 17.857, 714.29, 0.090, 0.020, 0.870),
+    "sglang 2024": ("sglang", 5.0, 200.0, 0.080, None, 0.870),
+    "guidellm": ("guidellm", 23.529, 705.88, 0.050, 0.010, 0.340),
+    "guidellm 0.3": ("guidellm", 23.529, 705.88, 0.050, 0.010, 0.340),
+    "aiperf": ("aiperf", 26.966, 674.16, 0.080, 0.015, 0.440),
+    "aiperf 2025": ("aiperf", 26.966, 674.16, 0.080, 0.015, 0.440),
+    "inference-perf": ("inference-perf", 9.95, 497.5, 0.040, 0.008, 0.432),
+    "llmperf": ("llmperf", None, None, 0.2, 1.2 / 101, 1.2),
+    "inferencex": ("inferencex", 3.4783, 347.83, 0.3, 0.02, 2.28),
+}
+
+
+@pytest.mark.parametrize("layout", SI)
+def test_units_are_seconds_and_per_second(layout: str, tmp_path) -> None:
+    tool, requests_per_s, tokens_per_s, ttft_s, pace_s, e2e_s = SI[layout]
+    result = load(tmp_path, layouts.EVERY_LAYOUT[layout])
+    s = result.summary
+    assert result.tool == tool
+    pace = s.itl if result.runs[0].itl_is == "requests" else s.tpot
+    found = [s.requests_per_s, s.output_tokens_per_s]
+    for part in (s.ttft, pace, s.e2e):
+        found.append(part.mean_s if part.mean_s is not None else part.median_s)
+    expected = (requests_per_s, tokens_per_s, ttft_s, pace_s, e2e_s)
+    for got, wanted in zip(found, expected, strict=True):
+        assert got == (None if wanted is None else pytest.approx(wanted, rel=1e-4))
+
+
+@pytest.mark.parametrize("layout", [name for name in SI if name != "llmperf"])
+def test_a_sound_run_draws_no_objection(layout: str, tmp_path) -> None:
+    """An auditor who always complains is not read when it matters."""
+    result = load(tmp_path, layouts.EVERY_LAYOUT[layout])
+    mere_remarks = {
+        "samples", "failures", "incomplete", "layout", "unit", "tpot-definition", "all-at-once",
+    }  # fmt: skip
+    assert set(checks(result)) <= mere_remarks, result.warnings
+
+
+def test_quantiles_keep_their_share(tmp_path) -> None:
+    """P99.9 read as P99 makes a tail look ten times as common."""
+    s = load(tmp_path, layouts.vllm()).summary
+    assert [q for q, _ in s.ttft.quantiles] == pytest.approx([0.5, 0.99, 0.999])
+    assert s.ttft.quantile_s(0.999) == pytest.approx(0.288)
+    assert s.ttft.quantile_s(0.95) is None
+    assert s.ttft.std_s == pytest.approx(0.036)
+    guide = load(tmp_path, layouts.guidellm()).summary
+    assert guide.e2e.quantile_s(0.001) == pytest.approx(0.17)
+    assert guide.e2e.quantile_s(0.999) == pytest.approx(0.51)
+
+
+# --- vLLM and SGLang --------------------------------------------------------------------------
+
+
+def test_vllm_in_detail_becomes_timelines(tmp_path) -> None:
+    result = load(tmp_path, layouts.vllm_detail())
+    done, single, failed, chunked = result.timelines
+    assert done.token_times_s == pytest.approx((0.25, 0.375, 0.5))
+    assert done.token_counts == (1, 1, 1)
+    assert single.token_times_s == (0.5,)
+    assert (failed.status, failed.output_tokens) == (Status.TIMED_OUT, 0)
+    assert failed.error == "timed out: asyncio.TimeoutError: timeout"
+    assert chunked.token_counts == (4, 4)
+    assert chunked.sent_s - chunked.scheduled_s == pytest.approx(0.25)
+    assert result.runs[0].starts_known
+    own = as_reported_by("vllm", result.timelines, duration_s=2.0)
+    assert own.ttft_mean_s == pytest.approx(result.summary.ttft.mean_s)
+    assert own.itl_mean_s == pytest.approx(result.summary.itl.mean_s)
+    assert {"chunks", "failures"} <= set(checks(result))
+    assert "detail" not in checks(result)
+
+
+def test_vllm_without_start_times_says_what_cannot_be_known(tmp_path) -> None:
+    old = layouts.vllm_detail(start_times=layouts.GONE, latencies=layouts.GONE, queue_times=None)
+    result = load(tmp_path, old)
+    assert not result.runs[0].starts_known
+    assert "no-start-times" in checks(result)
+    # without latencies the end is the last chunk's: TTFT plus the gaps
+    assert [t.end_s for t in result.timelines if t.error is None] == [0.5, 0.5, 0.5]
+
+
+def test_sglangs_first_chunk_took_what_the_gaps_do_not_show(tmp_path) -> None:
+    """SGLang repeats a chunk's gap for each token: their number gives the first chunk away."""
+    detail = {
+        "input_lens": [10], "output_lens": [7], "ttfts": [0.25], "itls": [[0.125, 0.125]],
+        "errors": [""], "completed": 1,
+    }  # fmt: skip
+    native = load(tmp_path, layouts.sglang(**detail)).timelines
+    assert native[0].token_counts == (5, 1, 1)
+    openai = load(tmp_path, layouts.sglang(**detail, backend="sglang-oai")).timelines
+    assert openai[0].token_counts == (2, 2, 3)
+
+
+def test_vllms_old_goodput_key_has_a_colon(tmp_path) -> None:
+    result = load(tmp_path, layouts.vllm_old())
+    assert result.summary.goodput_per_s == 17.5
+    assert result.summary.failed == 0
+    assert "0.6" in result.version
+    assert result.runs[0].convention == "vllm-0.6"
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"), [("inf", math.inf), (float("inf"), math.inf), (3, 3.0), (None, None)]
+)
+def test_the_rate_asked_for_may_be_a_word(said, asked, tmp_path) -> None:
+    assert load(tmp_path, layouts.vllm(request_rate=said)).summary.asked_per_s == asked
+
+
+@pytest.mark.parametrize("missing", ["ttft", "tpot", "itl", "e2el"])
+def test_any_group_of_latencies_may_be_missing(missing: str, tmp_path) -> None:
+    """`--percentile-metrics` chooses; what was not chosen is unknown, not 0."""
+    run = {k: v for k, v in layouts.vllm().items() if not k.endswith(f"_{missing}_ms")}
+    s = load(tmp_path, run).summary
+    assert not getattr(s, {"e2el": "e2e"}.get(missing, missing)).is_known
+
+
+def test_a_run_in_which_nothing_completed_has_no_latency(tmp_path) -> None:
+    """All those 0.0 would win every comparison."""
+    result = load(tmp_path, layouts.vllm_nothing_completed())
+    s = result.summary
+    assert not any(part.is_known for part in (s.ttft, s.tpot, s.itl, s.e2e))
+    assert s.requests_per_s == 0.0
+    assert {"nothing-completed", "failures"} <= set(checks(result))
+
+
+def test_a_zero_latency_of_a_run_that_completed_is_no_data(tmp_path) -> None:
+    result = load(tmp_path, layouts.vllm(**layouts.stats(("mean", "median", "p99"), "itl", 0.0)))
+    assert result.summary.itl.mean_s is None
+    assert any("ITL is 0 throughout" in text for text in result.warnings)
+
+
+def test_minus_zero_is_noise_and_minus_one_is_a_fault(tmp_path) -> None:
+    result = load(tmp_path, layouts.vllm(median_tpot_ms=-0.00001))
+    assert result.summary.tpot.median_s is not None  # p50 says it too
+    assert any("noise around zero" in text for text in result.warnings)
+    with pytest.raises(ResultFileError, match="median_tpot_ms: is -1, which is negative"):
+        load(tmp_path, layouts.vllm(median_tpot_ms=-1))
+
+
+@pytest.mark.parametrize("between", ["\n", "", "  \n\n"])
+def test_appended_objects_are_runs(between: str, tmp_path) -> None:
+    """`--append-result` writes no array: the usual reader sees the first run or nothing."""
+    runs = [layouts.vllm(request_rate=rate) for rate in (5.0, 10.0, 19.0)]
+    result = load(tmp_path, *runs, between=between)
+    assert [run.summary.asked_per_s for run in result.runs] == [5.0, 10.0, 19.0]
+    assert result.summary.asked_per_s == 5.0
+    assert "several-runs" in checks(result)
+
+
+def test_objects_over_many_lines_may_be_appended_too(tmp_path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text("\n".join(json.dumps(layouts.vllm(), indent=2) for _ in range(2)))
+    result = load_result(path)
+    assert len(result.runs) == 2
+    assert result.runs[1].place == f"line {2 + json.dumps(layouts.vllm(), indent=2).count(chr(10))}"
+
+
+def test_two_data_sets_in_one_file_are_told_apart(tmp_path) -> None:
+    lines = [layouts.sglang_2024(dataset_name=name) for name in ("ours", "ours", "theirs")]
+    result = load(tmp_path, *lines)
+    assert any("mixes 2 data sets or models" in text for text in result.warnings)
+    assert result.version == "2024 (short key set)"
+
+
+def test_recounted_tokens_are_compared(tmp_path) -> None:
+    """218,257 tokens asked for and 103,837 produced: tokens/s was twice the truth."""
+    result = load(tmp_path, layouts.sglang(total_output_tokens_retokenized=5704))
+    assert any("5,704 when the texts are tokenised again" in text for text in result.warnings)
+
+
+# --- the others -------------------------------------------------------------------------------
+
+
+def test_guidellms_groups_and_versions(tmp_path) -> None:
+    result = load(tmp_path, layouts.guidellm())
+    s = result.summary
+    assert (s.offered, s.completed, s.failed, s.incomplete) == (330, 320, 2, 8)
+    assert (s.max_concurrency, s.concurrency, result.version) == (8, 8.0, "0.8.1")
+    assert any("it contains the TTFT" in text for text in result.warnings)
+    early = load(tmp_path, layouts.guidellm_03())
+    assert (early.version, early.summary.asked_per_s) == ("0.3", 24.0)
+    assert (early.summary.completed, early.summary.failed) == (320, 2)
+    assert any("a token too many" in text for text in early.warnings)
+
+
+def test_an_empty_group_of_guidellm_is_no_zero(tmp_path) -> None:
+    benchmark = layouts.guidellm_benchmark()
+    nothing = benchmark["metrics"]["request_latency"]["errored"]
+    benchmark["metrics"]["time_to_first_token_ms"]["successful"] = nothing
+    assert not load(tmp_path, layouts.guidellm(benchmark)).summary.ttft.is_known
+
+
+def test_guidellm_keeps_requests_with_their_first_and_last_token(tmp_path) -> None:
+    request = layouts.guidellm_request
+    groups = {
+        "successful": [request(1000.0, 0.05, 0.35, 31), request(1000.5, 0.05, 0.05, 1)],
+        "incomplete": [request(1000.7, 0.1, 0.2, 3)],
+        "errored": [{"info": {"timings": {"request_start": 1001.0, "request_end": 1001.5}}}],
+    }
+    result = load(tmp_path, layouts.guidellm(layouts.guidellm_benchmark(requests=groups)))
+    table = result.requests
+    assert table.sent_s == pytest.approx([0.0, 0.5, 1.0, 0.7])
+    run = summarize(table)
+    assert run.counts["finished"] == 2
+    assert (run.counts["failed"], run.counts["unfinished"]) == (1, 1)
+    assert run.tpot.mean == pytest.approx(0.01)
+    assert "detail-incomplete" in checks(result)
+
+
+def test_aiperfs_layouts_of_two_years(tmp_path) -> None:
+    now, then = load(tmp_path, layouts.aiperf()), load(tmp_path, layouts.aiperf(nested=True))
+    assert now.summary == then.summary
+    assert (now.summary.offered, now.summary.failed, now.summary.max_concurrency) == (500, 20, 12)
+    assert "layout" in checks(then)
+    assert now.runs[0].label == "our/model"
+
+
+def test_aiperf_names_its_units(tmp_path) -> None:
+    changed = layouts.aiperf()
+    changed["request_latency"] = {"unit": "us", "avg": 440_000.0, "count": 480}
+    assert load(tmp_path, changed).summary.e2e.mean_s == pytest.approx(0.44)
+    changed["request_latency"]["unit"] = "fortnights"
+    with pytest.raises(ResultFileError, match="request_latency, unit: is 'fortnights', no unit"):
+        load(tmp_path, changed)
+
+
+def test_aiperfs_reasoning_tokens_are_mentioned(tmp_path) -> None:
+    changed = layouts.aiperf()
+    changed["total_reasoning_tokens"] = {"unit": "tokens", "avg": 9000.0}
+    changed["total_output_tokens"] = {"unit": "tokens", "avg": 3000.0}
+    assert any("9,000 of the 12,000" in text for text in load(tmp_path, changed).warnings)
+
+
+def test_aiperfs_lines_become_timelines(tmp_path) -> None:
+    """Times are nanoseconds since 1970: as floating seconds their grain is 240 ns."""
+    start = 1_700_000_000_000_000_001
+    lines = [layouts.aiperf_line(start), layouts.aiperf_line(start + 250_000_000)]
+    lines.append(layouts.aiperf_failed_line(start + 500_000_000))
+    lines.append(layouts.aiperf_line(start))
+    lines[-1]["metadata"]["benchmark_phase"] = "warmup"
+    result = load(tmp_path, *lines, name="profile_export.jsonl")
+    assert [t.sent_s for t in result.timelines] == [0.0, 0.25, 0.5]
+    assert result.timelines[0].token_times_s == pytest.approx((0.1, 0.12, 0.15))
+    assert result.timelines[2].status == Status.CANCELLED
+    s = result.summary
+    assert (s.completed, s.failed, s.prompt_tokens_mean) == (2, 1, 40.0)
+    assert s.itl.mean_s == pytest.approx(0.025)
+    assert s.requests_per_s == pytest.approx(2 / 0.4)
+    assert "warm-up" in checks(result)
+
+
+def test_aiperfs_lines_without_chunks_have_no_gaps(tmp_path) -> None:
+    line = layouts.aiperf_line()
+    line["metrics"]["inter_chunk_latency"] = {"value": 25.0, "unit": "ms"}
+    result = load(tmp_path, line)
+    assert result.timelines is None
+    assert summarize(result.requests).tpot.mean == pytest.approx(0.025)
+
+
+def test_inference_perf_counts_zero_gaps_in_chunks(tmp_path) -> None:
+    run = layouts.inference_perf()
+    run["successes"]["latency"]["inter_token_latency"] |= {"median": 1e-5, "p50": 1e-5}
+    run["successes"]["latency"]["time_per_output_token"]["mean"] = 0.004
+    result = load(tmp_path, run)
+    assert {"tpot", "itl"} <= set(checks(result))
+    run["load_summary"]["schedule_delay"]["mean"] = 0.25
+    assert "schedule-delay" in checks(load(tmp_path, run))
+
+
+def test_inference_perf_with_failures_only(tmp_path) -> None:
+    run = layouts.inference_perf()
+    run["successes"] = {"count": 0, "latency": None, "throughput": None, "prompt_len": None}
+    run["failures"]["count"] = 400
+    result = load(tmp_path, run)
+    assert result.summary.e2e.mean_s is None
+    assert {"nothing-completed", "failures"} <= set(checks(result))
+
+
+def test_llmperf_has_latencies_and_no_rates(tmp_path) -> None:
+    result = load(tmp_path, layouts.llmperf())
+    s = result.summary
+    assert (s.offered, s.completed, s.failed, s.requests_per_s) == (31, 30, 1, None)
+    assert {"itl-definition", "no-start-times", "tpot"} <= set(checks(result))
+    assert summarize(result.requests).tpot.mean == pytest.approx(1.0 / 99)
+    two_counts = [layouts.llmperf_response(request_output_throughput_token_per_s=50 / 1.2)] * 5
+    assert "token-count" in checks(load(tmp_path, two_counts))
+
+
+def test_inferencex_is_seconds_and_has_an_inverse(tmp_path) -> None:
+    result = load(tmp_path, layouts.inferencex())
+    assert "unit" in checks(result)
+    assert "tpot" not in checks(result)
+    wrong = load(tmp_path, layouts.inferencex(median_intvty=500.0))
+    assert any("median_intvty is 500 tokens/s" in text for text in wrong.warnings)
+    point = {"hw": "card", "conc": 4, "isl": 1024, "osl": 512, "median_ttft": 0.2,
+             "median_tpot": 0.02, "median_intvty": 50.0, "median_e2el": 10.42}  # fmt: skip
+    points = load(tmp_path, [point, {**point, "conc": 8}])
+    assert [run.summary.max_concurrency for run in points.runs] == [4, 8]
+    assert points.summary.output_tokens_mean == 512
+
+
+def test_a_run_summary_keeps_every_number_finite(tmp_path) -> None:
+    for name, value in layouts.EVERY_LAYOUT.items():
+        for run in load(tmp_path, value).runs:
+            for field, figure in vars(run.summary).items():
+                if isinstance(figure, float) and field != "asked_per_s":
+                    assert np.isfinite(figure), (name, field)
