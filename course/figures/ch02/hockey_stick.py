@@ -152,7 +152,7 @@ class HockeyStickPicture(Picture):
         place(
             self._target_words,
             0.012,
-            min(y, 0.93 * top),
+            min(y + 0.012 * top, 0.93 * top),
             f"promise {seconds(result.target_s)}{beyond}",
         )
 

@@ -338,7 +338,7 @@ def _needed(result: Pooling) -> tuple[float, float]:
     # logarithmic axis can show: they are followed down to a tenth of its service time.
     low = 0.1 * unit_s / result.servers if result.wait_only else 0.8 * result.fast.curve_s[0]
     values = [s.value_s for s in result.systems if math.isfinite(s.value_s)]
-    high = max([4 * unit_s, *(1.3 * value for value in values)])
+    high = max([4 * unit_s, *(1.6 * value for value in values)])
     return float(low), min(high, 1e3 * unit_s)
 
 
