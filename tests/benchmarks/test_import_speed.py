@@ -16,7 +16,7 @@ def seconds_of(code: str) -> float:
 
 
 def test_import(benchmark: Any) -> None:
-    """Both in fresh processes, by turns, so that a busy machine slows both alike."""
+    """Fresh processes, by turns, so that a busy machine slows all alike."""
     times: dict[str, list[float]] = {"pass": [], "import numpy": [], "import course": []}
 
     def by_turns() -> None:
