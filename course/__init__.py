@@ -13,20 +13,38 @@ if TYPE_CHECKING:
     from course.exercises import progress as progress
     from course.glossary import glossary as glossary
     from course.serving import catalog as catalog
+    from course.serving import metrics as metrics
     from course.serving import queueing as queueing
+    from course.serving.cost import LinearStepCost as LinearStepCost
+    from course.serving.engine import EngineConfig as EngineConfig
+    from course.serving.engine import simulate as simulate
+    from course.serving.engine import simulate_closed as simulate_closed
+    from course.serving.metrics import SLO as SLO
+    from course.serving.results import load_result as load_result
+    from course.serving.results import load_trace as load_trace
+    from course.serving.workload import Workload as Workload
 
 __version__ = "0.1.0"
 
 # public name -> (module, attribute; None for the module itself)
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "EngineConfig": ("course.serving.engine", "EngineConfig"),
+    "LinearStepCost": ("course.serving.cost", "LinearStepCost"),
+    "SLO": ("course.serving.metrics", "SLO"),
     "TODO": ("course.exercises", "TODO"),
+    "Workload": ("course.serving.workload", "Workload"),
     "catalog": ("course.serving.catalog", None),
     "check": ("course.exercises", "check"),
     "explore": ("course.explore", None),
     "glossary": ("course.glossary", "glossary"),
     "hint": ("course.exercises", "hint"),
+    "load_result": ("course.serving.results", "load_result"),
+    "load_trace": ("course.serving.results", "load_trace"),
+    "metrics": ("course.serving.metrics", None),
     "progress": ("course.exercises", "progress"),
     "queueing": ("course.serving.queueing", None),
+    "simulate": ("course.serving.engine", "simulate"),
+    "simulate_closed": ("course.serving.engine", "simulate_closed"),
 }
 
 __all__ = sorted(_PUBLIC)

@@ -10,12 +10,17 @@ from typing import Annotated
 
 import typer
 
+from course.commands.simulate import simulate
+
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Throughput against latency in LLM inference: an open course.",
 )
+
+
+app.command()(simulate)
 
 
 def main() -> None:
@@ -105,3 +110,18 @@ def grade(
     passed = sum(result.passed for result in results)
     typer.echo(f"{passed} of {len(results)} exercises passed; the table is in {csv}")
     typer.echo(TAMPER_NOTICE)
+
+
+@app.command()
+def audit(
+    files: Annotated[list[Path], typer.Argument(help="Result files of benchmark tools")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines")] = False,
+) -> None:
+    """Say what result files report and whether to believe it; status 1 if one is unusable."""
+    import json
+
+    from course.serving.results import audit_files
+
+    found = audit_files(files)
+    typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.as_text())
+    raise typer.Exit(bool(found.errors))

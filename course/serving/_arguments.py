@@ -131,8 +131,10 @@ def numbers(name: str, values: object) -> FloatArray:
     ValueError: priority[1]=nan is not a number (NaN); give finite numbers
     """
     array = _vector(name, values).astype(np.float64)
-    # one pass that allocates no mask: a sum of finite numbers can overflow, so look only if it did
-    if array.size and not math.isfinite(float(array.sum())):
+    # one pass that makes no mask: only if the sum is not finite can an entry not be
+    with np.errstate(all="ignore"):
+        total = float(array.sum())
+    if not math.isfinite(total):
         bad = _first(~np.isfinite(array))
         if bad >= 0:
             fault = "not a number (NaN)" if math.isnan(array[bad]) else "infinite"

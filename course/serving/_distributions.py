@@ -88,8 +88,7 @@ class Distribution:
         ...     0.5, misses_as_infinite=True)
         3.0
         """
-        if not 0 <= q <= 1:
-            raise ValueError(f"q={q!r} is not a quantile; give a share between 0 and 1, as 0.99")
+        _share(q)
         samples = self.samples + (self.missed if misses_as_infinite else 0)
         if samples == 0:
             return None
@@ -165,6 +164,44 @@ def percentile(values: Sequence[float] | FloatArray, q: float) -> Percentile:
     299.0
     """
     return distribution(values).percentile(q)
+
+
+def histogram_percentile(
+    upper_edges: Sequence[float], counts: Sequence[int], q: float
+) -> Percentile:
+    """Return what a server's histogram can say of a quantile: a guess, and the bucket around it.
+
+    `upper_edges` rise, the first bucket begins at 0; `counts` are per bucket, not cumulative. The
+    value is interpolated within the bucket, as monitoring systems do, and may lie far from any
+    sample: only `low` and `high`, the bucket's edges, are known. None of an empty histogram.
+    Raises ValueError for edges that do not rise, negative counts, or `q` outside 0 … 1.
+
+    >>> histogram_percentile([10.0, 20.0], [100, 0], 0.99)
+    Percentile(value=9.9, low=0.0, high=10.0, samples=100)
+    """
+    _share(q)
+    edges = [0.0, *upper_edges]
+    if len(counts) != len(upper_edges):
+        raise ValueError(f"counts has {len(counts)} entries but upper_edges {len(upper_edges)}")
+    for index in range(len(counts)):
+        if not edges[index + 1] > edges[index]:
+            raise ValueError(f"upper_edges[{index}]={edges[index + 1]} does not rise; sort them")
+        if counts[index] < 0:
+            raise ValueError(f"counts[{index}]={counts[index]} is negative; give counts per bucket")
+    total = sum(counts)
+    below = 0
+    for low, high, count in zip(edges, edges[1:], counts, strict=False):
+        if count and below + count >= q * total:
+            inside = max(q * total - below, 0.0) / count
+            value = high if inside == 1 or math.isinf(high) else low + inside * (high - low)
+            return Percentile(value, low, high, total)
+        below += count
+    return Percentile(None, None, None, 0)
+
+
+def _share(q: float) -> None:
+    if not 0 <= q <= 1:
+        raise ValueError(f"q={q!r} is not a quantile; give a share between 0 and 1, as 0.99")
 
 
 @lru_cache(maxsize=4096)

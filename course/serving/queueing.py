@@ -367,7 +367,10 @@ def _arrival_and_mean(arrival_rate_per_s: float, mean_service_s: float) -> tuple
 
 
 def _spare_rate(arrival: float, service: float, servers: int) -> float:
-    # near saturation this difference decides every digit, so it is taken exactly, then rounded
+    # near saturation this difference decides every digit, so it is taken exactly, then rounded;
+    # a plain subtraction does just that, a product before it does not
+    if servers == 1:
+        return service - arrival
     return float(servers * Fraction(service) - Fraction(arrival))
 
 
@@ -498,8 +501,6 @@ def _mmc_sojourn_s(q: QueueFigures, tail: float) -> float:
         blend = -math.expm1(-gap * t) / (gap * t) if gap * t > 0 else 1.0
         return math.exp(-mu * t) + waits * mu * t * math.exp(-slower * t) * blend
 
-    if tail == 1:
-        return 0.0
     low = max(-math.log(tail) / mu, _mmc_wait_s(q, tail))
     high = -math.log(tail / 2) / mu + _mmc_wait_s(q, tail / 2)  # one of the two exceeds its share
     return _solve_tail(tail_at, tail, low, high)
@@ -893,7 +894,7 @@ def customers_needed(
     Raises ValueError for unusable numbers.
 
     >>> customers_needed(0.8), customers_needed(0.8, p=0.999)
-    (82699, 823699)
+    (82699, 1647029)
     """
     batch_size = _batch_size(utilization, variability, p)  # checks them all
     return _warmup(utilization, variability) + _FEWEST_BATCHES * batch_size
@@ -949,7 +950,7 @@ def batch_quantile(
     centre, the batches' quantiles give its error. Raises ValueError as `batch_means`.
 
     >>> batch_quantile(np.zeros(1000), 0.99, utilization=0.9).needed_customers
-    364349
+    726989
     """
     p = _share("p", p)
     return _batched(_finite(waits_s), p, utilization, confidence, variability)

@@ -399,6 +399,9 @@ def test_slices_add_up_to_the_run() -> None:
     assert total == pytest.approx(summarize(table).requests_per_s)
     assert by_tenant["chat"].attainment == 1
     assert by_tenant["batch"].attainment == 0
+    timelines = [answer(0, (0.1, 1), (0.3, 1)), answer(0, (0.1, 1), (0.15, 1))]
+    one_by_one = sliced(timelines, [0, 1])
+    assert [run.itl.mean for run in one_by_one.values()] == pytest.approx([0.2, 0.05])
     with pytest.raises(ValueError, match="labels has shape"):
         sliced(table, ["chat"])
 

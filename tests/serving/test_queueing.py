@@ -239,12 +239,12 @@ def test_mm1k_against_fractions(load: float, capacity: int) -> None:
     assert same(q.offered_load, lam / mu)
 
 
-@pytest.mark.parametrize("load", [0.9, 1 - 1e-7, 1.0, 1 + 1e-7, 1.1])
+@pytest.mark.parametrize("load", [0.9, 1 - 1e-4, 1 - 1e-7, 1.0, 1 + 1e-7, 1 + 1e-4, 1.1])
 def test_mm1k_of_many_places(load: float) -> None:
     """A long waiting room overflows, or its blocking probability is rounding noise."""
-    capacity = 20_000
-    q = mm1k(load, 1.0, capacity)
-    rho = decimal(load)
+    capacity, service = 100_000, 0.7
+    q = mm1k(load * service, service, capacity)
+    rho = decimal(Fraction(load * service) / Fraction(service))
     with localcontext() as context:
         context.prec = 1200
         if load == 1:

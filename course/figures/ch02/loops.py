@@ -244,7 +244,9 @@ def _held_half_decade(current: float, needed: float) -> float:
     if 0.25 * current <= needed <= current:
         return current
     power = 10.0 ** math.floor(math.log10(needed))
-    return next(step * power for step in (1.2, 4.0, 12.0) if needed <= step * power)
+    # Rounded, so that 12 × 0.1 and 1.2 × 1 are one limit and one frame.
+    limits = (round(step * power, 12) for step in (1.2, 4.0, 12.0))
+    return next(limit for limit in limits if needed <= limit)
 
 
 def _beside(text: Text, x: float, y: float, words: str, *, right: bool) -> None:

@@ -338,8 +338,8 @@ def _needed(result: Pooling) -> tuple[float, float]:
     # logarithmic axis can show: they are followed down to a tenth of its service time.
     low = 0.1 * unit_s / result.servers if result.wait_only else 0.8 * result.fast.curve_s[0]
     values = [s.value_s for s in result.systems if math.isfinite(s.value_s)]
-    high = max([4 * unit_s, *(1.6 * value for value in values)])
-    return float(low), min(high, 1e3 * unit_s)
+    high = max([2.5 * unit_s, *values])
+    return float(low), min(high, 600 * unit_s)
 
 
 def _held_limits(
@@ -348,11 +348,14 @@ def _held_limits(
     """Return half decades that hold still until the data leaves them or hardly uses them.
 
     Data that leaves them on one side adds to them there and keeps the other: after a few moves the
-    axis covers what is being explored.
+    axis covers what is being explored. What is new gets room for its words above `high`; for what
+    moves within the limits a little is enough.
     """
-    first, last = math.floor(2 * math.log10(low)), math.ceil(2 * math.log10(high))
+    first, last = math.floor(2 * math.log10(low)), math.ceil(2 * math.log10(1.6 * high))
     if current is not None:
         bottom, top = (round(2 * math.log10(limit)) for limit in current)
+        if 1.15 * high <= current[1]:
+            last = min(last, top)
         both = (min(bottom, first), max(top, last))
         if both[1] - both[0] <= max(10, last - first):
             first, last = both

@@ -38,7 +38,7 @@ def test_little_pieces_a_missing_e2e_together() -> None:
     parts = {"ttft": lat(0.2), "tpot": lat(0.02), "output_tokens_mean": 91.0}
     summary = RunSummary(requests_per_s=10.0, **parts, concurrency=5.0)
     (text,) = said("little", summary)
-    assert "= 20.0 in flight" in text
+    assert "× (TTFT + (n − 1)·TPOT) = 20.0 in flight" in text
 
 
 def test_a_printed_percentile_is_no_mean() -> None:

@@ -135,6 +135,14 @@ def test_the_rate_asked_for_may_be_a_word(said, asked, tmp_path) -> None:
     assert load(tmp_path, layouts.vllm(request_rate=said)).summary.asked_per_s == asked
 
 
+def test_a_file_without_any_latency_is_still_vllms(tmp_path) -> None:
+    bare = {key: value for key, value in layouts.vllm().items() if not key.endswith("_ms")}
+    result = load(tmp_path, bare)
+    assert result.tool == "vllm"
+    assert not result.summary.ttft.is_known
+    assert load(tmp_path, layouts.inferencex(tokenizer_id="x")).tool == "inferencex"
+
+
 @pytest.mark.parametrize("missing", ["ttft", "tpot", "itl", "e2el"])
 def test_any_group_of_latencies_may_be_missing(missing: str, tmp_path) -> None:
     """`--percentile-metrics` chooses; what was not chosen is unknown, not 0."""

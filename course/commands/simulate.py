@@ -1,0 +1,269 @@
+"""``python -m course simulate``: a reader's own trace through the engine; no rule lives here."""
+
+from __future__ import annotations
+
+import json as json_format
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from course.serving.cost import LinearStepCost
+
+
+class Order(StrEnum):
+    """Orders of the waiting queue that a trace has everything for."""
+
+    fcfs = "fcfs"
+    sjf = "sjf"
+
+
+_COST = "What a step costs"
+_ENGINE = "The engine"
+_LOAD = "The load"
+_OUT = "What comes out"
+
+
+def simulate(
+    trace: Annotated[
+        Path,
+        typer.Option(
+            help="A trace: Azure, BurstGPT, Mooncake, ServeGen or any CSV with arrival_s, "
+            "prompt_tokens, output_tokens",
+            rich_help_panel=_LOAD,
+        ),
+    ],
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Rescale to so many requests a second", rich_help_panel=_LOAD),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Only the first so many requests", rich_help_panel=_LOAD)
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="A card of the catalogue, with --model", rich_help_panel=_COST),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A model of the catalogue, with --gpu; bf16", rich_help_panel=_COST),
+    ] = None,
+    fixed_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds of every step", show_default="0.010", rich_help_panel=_COST),
+    ] = None,
+    per_prefill_token_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds a prompt token", show_default="3e-5", rich_help_panel=_COST),
+    ] = None,
+    per_prefill_pair_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds a prompt token and token it attends to",
+            show_default="1e-9",
+            rich_help_panel=_COST,
+        ),
+    ] = None,
+    per_decode_seq_s: Annotated[
+        float | None,
+        typer.Option(help="Seconds a decoding request", show_default="1e-4", rich_help_panel=_COST),
+    ] = None,
+    per_kv_token_s: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds a cached token read", show_default="2e-8", rich_help_panel=_COST
+        ),
+    ] = None,
+    max_num_seqs: Annotated[
+        int, typer.Option(help="Requests that may run at once", rich_help_panel=_ENGINE)
+    ] = 256,
+    max_num_batched_tokens: Annotated[
+        int, typer.Option(help="Tokens that one step may compute", rich_help_panel=_ENGINE)
+    ] = 2048,
+    num_kv_blocks: Annotated[
+        str,
+        typer.Option(
+            help="A number, none, or auto: what the card's memory leaves beside the weights "
+            "(without a card: none)",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = "auto",
+    block_size: Annotated[
+        int, typer.Option(help="Tokens a KV block", rich_help_panel=_ENGINE)
+    ] = 16,
+    chunked_prefill: Annotated[
+        bool,
+        typer.Option(
+            help="Prompts in pieces beside decoding, or whole prompts first",
+            rich_help_panel=_ENGINE,
+        ),
+    ] = True,
+    order: Annotated[
+        Order, typer.Option(help="Of the waiting queue", rich_help_panel=_ENGINE)
+    ] = Order.fcfs,
+    slo_ttft: Annotated[
+        float | None, typer.Option(help="TTFT limit, seconds", rich_help_panel=_OUT)
+    ] = None,
+    slo_tpot: Annotated[
+        float | None, typer.Option(help="TPOT limit, seconds", rich_help_panel=_OUT)
+    ] = None,
+    slo_quantile: Annotated[
+        float, typer.Option(help="Share that has to meet the limits", rich_help_panel=_OUT)
+    ] = 0.99,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write one row a request", rich_help_panel=_OUT)
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write the summary", rich_help_panel=_OUT)
+    ] = None,
+) -> None:
+    """Simulate your own trace, and say how it would have been served.
+
+    The cost of a step comes from a card's and a model's data sheets (--gpu and --model), from five
+    prices of your own. Prices that you do not give are round numbers that are no card's.
+    """
+    from course.serving.engine import EngineConfig, warm_steps
+    from course.serving.metrics import SLO
+    from course.serving.own_trace import simulate_trace
+    from course.serving.results import load_trace
+
+    _check_targets(trace, csv, json)
+    prices = {
+        "fixed_s": fixed_s,
+        "per_prefill_token_s": per_prefill_token_s,
+        "per_prefill_pair_s": per_prefill_pair_s,
+        "per_decode_seq_s": per_decode_seq_s,
+        "per_kv_token_s": per_kv_token_s,
+    }
+    cost, cost_words = _cost(gpu, model, prices)
+    config = EngineConfig(
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        enable_chunked_prefill=chunked_prefill,
+        num_kv_blocks=_blocks(num_kv_blocks, gpu, model, block_size),
+        block_size=block_size,
+        order=order.value,
+    )
+    slo = SLO(slo_ttft, slo_tpot, quantile=slo_quantile)
+    with _waiting(f"reading {trace.name}"):
+        requests = load_trace(trace)
+    with _waiting("compiling the engine (once; kept on disk)"):
+        warm_steps()[0][1]()
+    found = simulate_trace(
+        requests, cost, config, rate_per_s=rate, limit=limit,
+        slo=slo if slo.exists else None, cost_words=cost_words,
+    )  # fmt: skip
+    with _waiting("adding up"):
+        words = found.report()
+    typer.echo(words)
+    if csv is not None:
+        with _waiting(f"writing {csv.name}"):
+            found.to_frame().to_csv(csv, lineterminator="\n")
+        typer.echo(f"One row a request: {csv}")
+    if json is not None:
+        text = json_format.dumps(found.as_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        json.write_text(text + "\n", encoding="utf-8")
+        typer.echo(f"The summary: {json}")
+
+
+def _check_targets(trace: Path, csv: Path | None, json: Path | None) -> None:
+    """Raise ValueError before the work is done where its result could not, or must not, go."""
+    taken = {trace.resolve(): "--trace"}
+    for option, path in (("--csv", csv), ("--json", json)):
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise ValueError(
+                f"{option}={path} is the file of {taken[path.resolve()]}; give another name"
+            )
+        if not path.resolve().parent.is_dir():
+            raise ValueError(f"{option}={path}: there is no folder {path.parent}; make it first")
+        if path.is_dir():
+            raise ValueError(f"{option}={path} is a folder; give a file's name")
+        taken[path.resolve()] = option
+
+
+def _cost(
+    gpu: str | None, model: str | None, prices: dict[str, float | None]
+) -> tuple[LinearStepCost, str]:
+    """Return the cost that the options ask for, and a sentence on where it comes from."""
+    from course.serving import catalog
+    from course.serving.own_trace import MADE_UP_COST
+    from course.serving.sheet_cost import sheet_cost
+
+    given = {name: price for name, price in prices.items() if price is not None}
+    if (gpu is None) != (model is None):
+        lacking = "--model" if model is None else "--gpu"
+        raise ValueError(f"--gpu and --model belong together; add {lacking}")
+    if gpu is not None and model is not None:
+        if given:
+            option = f"--{next(iter(given)).replace('_', '-')}"
+            raise ValueError(f"{option} and --gpu both set the cost; leave one of them out")
+        card, shape = catalog.gpu(gpu), catalog.model(model)
+        words = (
+            f"{shape.name} in bf16 on one {card.name}, estimated from data sheets alone: expect "
+            "throughput within about 20 % (a factor 2 at worst) and TPOT within about 25 %; "
+            "two or three measured points make it better"
+        )
+        if shape.is_moe:
+            words += "; a mixture of experts is outside even that"
+        return sheet_cost(shape, card), words
+    if given:
+        cost = replace(MADE_UP_COST, **given)
+        return cost, f"your own prices, {_price_list(cost)}"
+    return MADE_UP_COST, (
+        f"round numbers that are no card's, {_price_list(MADE_UP_COST)}; "
+        "name --gpu and --model for an estimate from data sheets"
+    )
+
+
+def _price_list(cost: LinearStepCost) -> str:
+    return ", ".join(f"{name}={price:g}" for name, price in asdict(cost).items() if price)
+
+
+def _blocks(text: str, gpu: str | None, model: str | None, block_size: int) -> int | None:
+    """Return the number of KV blocks that --num-kv-blocks asks for."""
+    from course.serving import catalog
+    from course.serving.own_trace import blocks_that_fit
+
+    if text == "none" or (text == "auto" and (gpu is None or model is None)):
+        return None
+    if text == "auto" and gpu is not None and model is not None:
+        return blocks_that_fit(catalog.model(model), catalog.gpu(gpu), block_size=block_size)
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(
+            f"--num-kv-blocks={text!r} is neither a whole number nor auto nor none"
+        ) from None
+
+
+@contextmanager
+def _waiting(label: str) -> Iterator[None]:
+    """Show what is being done, and for how long, while the block takes longer than a second."""
+    from tqdm import tqdm
+
+    done = threading.Event()
+
+    def show() -> None:
+        if done.wait(1.0):
+            return
+        with tqdm(bar_format="{desc}: {elapsed}", desc=label, leave=False, disable=None) as bar:
+            bar.start_t = time.time() - 1.0
+            while not done.wait(0.5):
+                bar.refresh()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

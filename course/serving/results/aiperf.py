@@ -1,0 +1,313 @@
+"""Reads AIPerf's exports, the summary and the lines of single requests; no other tool's file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from course.serving.conventions import as_reported_by
+from course.serving.metrics import RequestTimeline, Summary, summarize
+from course.serving.results._fields import Fields
+from course.serving.results._pieces import (
+    MAX_CHUNKS,
+    MAX_REQUESTS,
+    error_text,
+    latency,
+    share_of,
+    spread,
+    timeline,
+    told,
+    with_rates,
+)
+from course.serving.results.nouns import (
+    BenchmarkRun,
+    Finding,
+    Latency,
+    ResultFileError,
+    RunSummary,
+)
+from course.serving.timelines import as_table
+
+TOOL = "aiperf"
+
+UNITS_S = {
+    "s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3,
+    "us": 1e-6, "µs": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9,
+}  # fmt: skip
+_EPOCH_NS = 1e19
+
+
+def recognises(data: object) -> bool:
+    """Whether this is a summary of AIPerf."""
+    if not isinstance(data, dict):
+        return False
+    inner = data.get("records")
+    metrics = inner if isinstance(inner, dict) else data
+    return any(
+        isinstance(value, dict) and "unit" in value and "avg" in value for value in metrics.values()
+    )
+
+
+def recognises_line(data: object) -> bool:
+    """Whether this is one request of AIPerf's JSON lines."""
+    return (
+        isinstance(data, dict)
+        and isinstance(data.get("metadata"), dict)
+        and "request_start_ns" in data["metadata"]
+    )
+
+
+def version(data: dict[str, object]) -> str | None:
+    """The version that the summary names, or the year of its layout."""
+    for key in ("aiperf_version", "schema_version"):
+        if isinstance(data.get(key), str):
+            return f"{key.split('_')[0]} {Fields(data, '').text(key, 30)}"
+    return "2025 (metrics under records)" if isinstance(data.get("records"), dict) else None
+
+
+def read(data: object, place: str) -> BenchmarkRun:
+    """Return the run of a summary, in which every metric names its unit.
+
+    Raises ResultFileError for a value of the wrong kind and for an unknown unit.
+    """
+    fields = Fields(data, place)
+    metrics = fields.child("records") if "records" in fields else fields
+    assert metrics is not None
+    completed = _whole(metrics, "request_count")
+    failed = _whole(metrics, "error_request_count")
+    config = fields.child("input_config")
+    loadgen = config.child("loadgen") if config is not None else None
+    summary = RunSummary(
+        duration_s=_seconds(metrics, "benchmark_duration"),
+        offered=None if completed is None else completed + (failed or 0),
+        completed=completed,
+        failed=failed,
+        prompt_tokens_mean=_average(metrics, "input_sequence_length"),
+        output_tokens_mean=_average(metrics, "output_sequence_length"),
+        requests_per_s=_average(metrics, "request_throughput"),
+        output_tokens_per_s=_average(metrics, "output_token_throughput"),
+        total_tokens_per_s=_average(metrics, "total_token_throughput"),
+        goodput_per_s=_average(metrics, "goodput"),
+        asked_per_s=(loadgen.number("request_rate", negative=True) or None) if loadgen else None,
+        max_concurrency=loadgen.count("concurrency") if loadgen else None,
+        concurrency=_average(metrics, "effective_concurrency"),
+        ttft=_latency(metrics, "time_to_first_token", "ttft"),
+        itl=_latency(metrics, "inter_token_latency"),
+        e2e=_latency(metrics, "request_latency"),
+    )
+    models = config.child("endpoint") if config is not None else None
+    names = models.items("model_names") if models is not None else None
+    return BenchmarkRun(
+        place=place,
+        label=", ".join(str(name)[:60] for name in names or ()),
+        summary=with_rates(summary),
+        itl_is="requests",
+        convention="aiperf",
+        findings=(*told(fields.notes), *_nested(fields), *_reasoning(metrics)),
+    )
+
+
+def _metric(metrics: Fields, *tags: str) -> Fields | None:
+    tag = metrics.first(*tags)
+    return None if tag is None else metrics.child(tag)
+
+
+def _average(metrics: Fields, *tags: str) -> float | None:
+    metric = _metric(metrics, *tags)
+    return None if metric is None else metric.number("avg")
+
+
+def _whole(metrics: Fields, tag: str) -> int | None:
+    metric = _metric(metrics, tag)
+    return None if metric is None else metric.count("avg")
+
+
+def _unit_s(metric: Fields) -> float:
+    unit = metric.text("unit") or ""
+    if unit.lower() not in UNITS_S:
+        raise ResultFileError(f"is {unit!r}, no unit of time", metric.where("unit"))
+    return UNITS_S[unit.lower()]
+
+
+def _seconds(metrics: Fields, tag: str) -> float | None:
+    metric = _metric(metrics, tag)
+    value = None if metric is None else metric.number("avg", limit=_EPOCH_NS)
+    return None if metric is None or value is None else value * _unit_s(metric)
+
+
+def _latency(metrics: Fields, *tags: str) -> Latency:
+    metric = _metric(metrics, *tags)
+    if metric is None:
+        return Latency()
+    names = [("mean", "avg"), ("std", "std")]
+    names += [(key, key) for key in metric.data if share_of(key) is not None]
+    return latency(metric, names, _unit_s(metric), metric.count("count"), tags[0])
+
+
+def _nested(fields: Fields) -> tuple[Finding, ...]:
+    if "records" not in fields:
+        return ()
+    return (Finding("layout", "an early layout of AIPerf: its metrics lie under `records`"),)
+
+
+def _reasoning(metrics: Fields) -> tuple[Finding, ...]:
+    """`output token count` leaves out what a reasoning model thinks; speed does not."""
+    thought = _average(metrics, "total_reasoning_tokens")
+    shown = _average(metrics, "total_output_tokens")
+    if not thought or shown is None:
+        return ()
+    return (
+        Finding(
+            "reasoning",
+            f"{thought:,.0f} of the {thought + shown:,.0f} output tokens are reasoning that no "
+            "reader sees; lengths, tokens/s and ITL here count both",
+        ),
+    )
+
+
+# --- one request a line ---------------------------------------------------------------------------
+
+
+def read_lines(values: Iterable[tuple[int, Any]]) -> BenchmarkRun:
+    """Return the run whose requests stand one a line; its summary is computed as AIPerf does.
+
+    Raises ResultFileError, with the line, for a value of the wrong kind.
+    """
+    rows: list[RequestTimeline] = []
+    notes: list[str] = []
+    zero_ns: float | None = None
+    warm_up = chunks = whole = 0
+    for line, value in values:
+        fields = Fields(value, f"line {line}", notes)
+        metadata = fields.child("metadata")
+        if metadata is None:
+            raise ResultFileError("has no metadata", fields.place)
+        if metadata.text("benchmark_phase") not in (None, "profiling"):
+            warm_up += 1
+            continue
+        start_ns = metadata.number("request_start_ns", limit=_EPOCH_NS)
+        end_ns = metadata.number("request_end_ns", limit=_EPOCH_NS)
+        if start_ns is None or end_ns is None:
+            raise ResultFileError("has no request_start_ns or request_end_ns", metadata.place)
+        # differences of whole nanoseconds are exact only before they become floats
+        begin, end = metadata.data["request_start_ns"], metadata.data["request_end_ns"]
+        zero_ns = begin if zero_ns is None else zero_ns
+        sent_s = (begin - zero_ns) / 1e9
+        row, paced = _request(fields, metadata, sent_s, (end - zero_ns) / 1e9)
+        chunks += len(row.token_counts)
+        whole += not paced
+        rows.append(row)
+        if len(rows) > MAX_REQUESTS or chunks > MAX_CHUNKS:
+            raise ResultFileError("has more requests or chunks than are read", fields.place)
+    if not rows:
+        raise ResultFileError("has only warm-up requests, nothing that was measured")
+    findings = [*told(notes)]
+    if warm_up:
+        findings.append(Finding("warm-up", f"{warm_up} warm-up requests are left out"))
+    if whole:
+        text = f"{whole} answers without the times of their chunks: no single gaps are known there"
+        findings.append(Finding("chunks", text))
+    timelines = tuple(rows)
+    return BenchmarkRun(
+        place="line 1",
+        label="",
+        summary=_recomputed(timelines),
+        timelines=None if whole else timelines,
+        requests=as_table(timelines),
+        starts_known=True,
+        itl_is="requests",
+        convention="aiperf",
+        findings=tuple(findings),
+    )
+
+
+def _request(
+    fields: Fields, metadata: Fields, sent_s: float, end_s: float
+) -> tuple[RequestTimeline, bool]:
+    """Return one request, and whether the times of its chunks are known."""
+    metrics = fields.child("metrics") or Fields({}, fields.place, fields.notes)
+    error = _error(fields, metadata)
+    tokens = int(_value(metrics, "output_sequence_length", "output_token_count") or 0)
+    prompts = int(_value(metrics, "input_sequence_length", "error_isl") or 0)
+    ttft_s = _value(metrics, "time_to_first_token", "ttft", time=True)
+    e2e_s = _value(metrics, "request_latency", time=True)
+    gaps = _gaps(metrics)
+    counts: tuple[int, ...] = ()
+    paced = True
+    if error is None and tokens > 0:
+        if ttft_s is None:
+            ttft_s, gaps = e2e_s if e2e_s is not None else max(end_s - sent_s, 0.0), None
+        if gaps is None and tokens > 1 and e2e_s is not None and e2e_s > ttft_s:
+            gaps, counts, paced = [e2e_s - ttft_s], (1, tokens - 1), False
+        else:
+            counts = spread(tokens, len(gaps or ()) + 1)
+    elif error is None:
+        error = "an answer without a token"
+    row = timeline(
+        scheduled_s=sent_s,
+        sent_s=sent_s,
+        ttft_s=ttft_s or 0.0,
+        gaps_s=gaps or () if counts else (),
+        counts=counts,
+        end_s=max(end_s, sent_s),
+        prompt_tokens=prompts,
+        error=error,
+        place=fields.place,
+    )
+    return row, paced
+
+
+def _error(fields: Fields, metadata: Fields) -> str | None:
+    error = fields.data.get("error")
+    if error is None:
+        return "cancelled" if metadata.data.get("was_cancelled") is True else None
+    if isinstance(error, str):
+        return error_text(error)
+    told_by = Fields(error, fields.where("error"))
+    return error_text(told_by.text("message") or told_by.text("type") or "failed")
+
+
+def _value(metrics: Fields, *tags: str, time: bool = False) -> float | None:
+    metric = _metric(metrics, *tags)
+    value = None if metric is None else metric.number("value")
+    if metric is None or value is None:
+        return None
+    return value * _unit_s(metric) if time else value
+
+
+def _gaps(metrics: Fields) -> list[float] | None:
+    metric = _metric(metrics, "inter_chunk_latency")
+    if metric is None or not isinstance(metric.data.get("value"), list):
+        return None
+    unit_s = _unit_s(metric)
+    return [gap * unit_s for gap in metric.numbers("value") or ()]
+
+
+def _recomputed(timelines: tuple[RequestTimeline, ...]) -> RunSummary:
+    run: Summary = summarize(timelines)
+    printed = as_reported_by("aiperf", timelines)
+
+    def of(sample: Any) -> Latency:
+        shares = (0.5, 0.9, 0.95, 0.99)
+        quantiles = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
+        return Latency(sample.mean, None, quantiles, sample.samples)
+
+    def mean_of(values: Iterator[int]) -> float | None:
+        found = list(values)
+        return sum(found) / len(found) if found else None
+
+    done = [t for t in timelines if t.error is None]
+    return RunSummary(
+        duration_s=run.window.duration_s or None,
+        offered=run.offered,
+        completed=run.successes,
+        failed=run.offered - run.successes,
+        prompt_tokens_mean=mean_of(t.prompt_tokens for t in done),
+        output_tokens_mean=mean_of(t.output_tokens for t in done),
+        requests_per_s=printed.requests_per_s,
+        output_tokens_per_s=printed.output_tokens_per_s,
+        concurrency=run.concurrency,
+        ttft=of(run.ttft),
+        itl=of(run.tpot),
+        e2e=of(run.e2e),
+    )

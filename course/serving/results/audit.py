@@ -1,0 +1,154 @@
+"""Words what is known of result files, for people and programs; nothing is read or judged here."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from course.serving.results.loading import load_result
+from course.serving.results.nouns import (
+    BenchmarkResult,
+    BenchmarkRun,
+    Latency,
+    ResultFileError,
+    RunSummary,
+)
+from course.words import figures, seconds
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audit of some files: what could be loaded, and what could not with its reason."""
+
+    results: tuple[BenchmarkResult, ...]
+    errors: tuple[ResultFileError, ...] = ()
+
+    def as_text(self) -> str:
+        """Return the audit as lines of text, one block a file."""
+        blocks = ["\n".join(_block(result)) for result in self.results]
+        blocks += [f"{error.path}\n  cannot be used: {_reason(error)}" for error in self.errors]
+        return "\n\n".join(blocks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the audit as plain values that JSON can hold: no NaN, no infinity.
+
+        Times are seconds, rates per second; a rate asked for without limit is the text "inf".
+        """
+        return {
+            "files": [_result(result) for result in self.results],
+            "errors": [{"path": e.path, "place": e.place, "what": e.what} for e in self.errors],
+        }
+
+
+def audit_files(paths: Iterable[str | os.PathLike[str]]) -> Audit:
+    """Return the audit of result files; one that cannot be used does not stop the others.
+
+    >>> audit_files(["no such file"]).errors[0].what
+    'there is no such file'
+    """
+    results, errors = [], []
+    for path in paths:
+        try:
+            results.append(load_result(path))
+        except ResultFileError as error:
+            errors.append(error)
+    return Audit(tuple(results), tuple(errors))
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _block(result: BenchmarkResult) -> Iterator[str]:
+    version = f", {result.version}" if result.version else ""
+    yield f"{result.path}  ({result.tool}{version})"
+    for run in result.runs:
+        yield from _run_lines(run)
+    for finding in result.findings:
+        yield f"  ! {finding.text}"
+    if not result.warnings:
+        yield "  nothing to object to"
+
+
+def _run_lines(run: BenchmarkRun) -> Iterator[str]:
+    label = f", {run.label}" if run.label else ""
+    yield f"  {run.place}{label}: {_load(run.summary)}"
+    yield f"    {_rates(run.summary)}"
+    for name in ("ttft", "tpot", "itl", "e2e"):
+        part: Latency = getattr(run.summary, name)
+        if part.is_known:
+            yield f"    {name.upper():<4}  {_latency(part)}"
+    for finding in run.findings:
+        yield f"    ! {finding.text}"
+
+
+def _load(s: RunSummary) -> str:
+    parts = []
+    if s.completed is not None:
+        of = f" of {s.offered:,}" if s.offered else ""
+        parts.append(f"{s.completed:,}{of} requests")
+    if s.asked_per_s is not None:
+        at_once = math.isinf(s.asked_per_s)
+        parts.append("no limit on the rate" if at_once else f"asked {figures(s.asked_per_s)}/s")
+    if s.max_concurrency:
+        parts.append(f"at most {s.max_concurrency} at once")
+    if s.duration_s:
+        parts.append(f"{seconds(s.duration_s)} long")
+    return ", ".join(parts) or "load not told"
+
+
+def _rates(s: RunSummary) -> str:
+    named = (
+        ("requests/s", s.requests_per_s),
+        ("output tokens/s", s.output_tokens_per_s),
+        ("goodput/s", s.goodput_per_s),
+        ("in flight", s.concurrency),
+    )
+    return ", ".join(f"{figures(v)} {name}" for name, v in named if v is not None) or "no rates"
+
+
+def _latency(part: Latency) -> str:
+    shown = [("mean", part.mean_s)]
+    shown += [(f"P{100 * q:g}", v) for q, v in part.quantiles if q in (0.5, 0.9, 0.95, 0.99)]
+    return ", ".join(f"{name} {seconds(v)}" for name, v in shown if v is not None)
+
+
+def _reason(error: ResultFileError) -> str:
+    return f"{error.place}: {error.what}" if error.place else error.what
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _result(result: BenchmarkResult) -> dict[str, Any]:
+    return {
+        "path": result.path,
+        "tool": result.tool,
+        "version": result.version,
+        "warnings": [{"check": f.check, "text": f.text} for f in result.findings],
+        "runs": [_run(run) for run in result.runs],
+    }
+
+
+def _run(run: BenchmarkRun) -> dict[str, Any]:
+    summary: dict[str, Any] = {}
+    for name in RunSummary.__dataclass_fields__:
+        value = getattr(run.summary, name)
+        if isinstance(value, Latency):
+            value = {
+                "mean_s": value.mean_s,
+                "std_s": value.std_s,
+                "samples": value.samples,
+                "quantiles_s": {f"{100 * q:g}": v for q, v in value.quantiles},
+            }
+        summary[name] = "inf" if value == math.inf else value
+    return {
+        "place": run.place,
+        "label": run.label,
+        "summary": summary,
+        "requests": None if run.requests is None else run.requests.size,
+        "chunk_times": run.timelines is not None,
+        "warnings": [{"check": f.check, "text": f.text} for f in run.findings],
+    }
