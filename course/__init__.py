@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from course.serving.results import load_result as load_result
     from course.serving.results import load_trace as load_trace
     from course.serving.workload import Workload as Workload
+    from course.ui.still import still as still
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "queueing": ("course.serving.queueing", None),
     "simulate": ("course.serving.engine", "simulate"),
     "simulate_closed": ("course.serving.engine", "simulate_closed"),
+    "still": ("course.ui.still", "still"),
 }
 
 __all__ = sorted(_PUBLIC)

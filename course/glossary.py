@@ -22,7 +22,7 @@ class Term:
         """Return the entry as one line of text."""
         head = self.name + (f" ({self.symbol})" if self.symbol else "")
         unit = f" Unit: {self.unit}." if self.unit else ""
-        return f"{head}: {self.definition}{unit} [notebook {self.notebook}]"
+        return f"{head}: {self.definition}.{unit} [notebook {self.notebook}]"
 
     def __repr__(self) -> str:
         return self.as_text()
@@ -31,13 +31,21 @@ class Term:
         symbol = f" <i>{html.escape(self.symbol)}</i>" if self.symbol else ""
         unit = f" Unit: {html.escape(self.unit)}." if self.unit else ""
         return (
-            f"<p><b>{html.escape(self.name)}</b>{symbol}: {html.escape(self.definition)}{unit} "
+            f"<p><b>{html.escape(self.name)}</b>{symbol}: {html.escape(self.definition)}.{unit} "
             f"<small>(notebook {html.escape(self.notebook)})</small></p>"
         )
 
 
+class UnknownTermError(ValueError):
+    """A word that the glossary does not have; shown to a student as one line."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Not in the glossary: {self}"]
+
+
 TERMS: tuple[Term, ...] = (
     Term("arrival rate", "the mean number of requests that arrive in a second, whether or not they are served", "02", "λ", "requests/s", ("lambda", "offered load")),
+    Term("batch", "the requests that share one step of the engine, each getting at least one token computed in it", "00", also=("batching",)),
     Term("closed loop", "a source of a fixed number of users, each of whom sends the next request only after the answer to the last one and a think time; the load falls when the server slows down", "02", also=("closed-loop",)),
     Term("coefficient of variation", "standard deviation divided by mean; 1 for an exponential time, 0 for a constant one", "02", "CV", also=("cv",)),
     Term("concurrency", "the time-weighted mean number of requests in the system; an input in a closed loop, a result in an open one", "02", "L"),
@@ -46,21 +54,29 @@ TERMS: tuple[Term, ...] = (
     Term("E2E latency", "the time from sending a request to the last token of its answer", "00", unit="s", also=("e2e", "end-to-end latency")),
     Term("exponential distribution", "the distribution of a time that forgets how long it has already lasted; its P99 is ln(100) ≈ 4.6 means", "02"),
     Term("goodput", "the rate of requests that succeed and meet every limit of the SLO, over wall-clock time", "00", unit="requests/s"),
+    Term("headroom", "the capacity that a promise about a percentile, the loss of a replica or a burst forbids to use", "02"),
     Term("index of dispersion", "variance of the number of arrivals in a window divided by its mean; 1 for Poisson arrivals, larger for bursts", "02"),
     Term("ITL", "inter-token latency: each single gap between neighbouring output tokens of one answer", "00", unit="s", also=("inter-token latency",)),
     Term("KV cache", "the keys and values of all tokens a request has so far, kept in GPU memory so that they are not computed again for each new token", "00", also=("kv",)),
     Term("Little's law", "the mean number in a system is the arrival rate times the mean time spent in it, L = λ·W, whatever the distributions and the order of service", "02", "L = λW", also=("little",)),
+    Term("M/G/1", "the queue with Poisson arrivals, one server and service times of any (General) distribution; with exponential ones it is M/M/1, with equal ones M/D/1", "02", also=("m/d/1", "g/g/1")),
     Term("M/M/1", "the queue with Poisson arrivals, exponential service times and one server", "02"),
+    Term("M/M/c", "the queue with Poisson arrivals, exponential service times and c servers behind one queue", "02"),
     Term("open loop", "a source that sends at its own pace whether or not earlier requests have been answered", "02", also=("open-loop",)),
     Term("percentile", "the value that a given share of the requests stay at or below; P99 for 99 in 100", "02", "Pq", also=("quantile", "p99", "p95")),
-    Term("Poisson arrivals", "arrivals whose gaps are independent and exponential: the next one is as likely in any moment, whatever came before", "02"),
+    Term("Poisson arrivals", "arrivals whose gaps are independent and exponential: the next one is as likely in any moment, whatever came before", "02", also=("poisson",)),
     Term("prefill", "the phase in which all tokens of a prompt are computed and its KV cache is filled; ends with the first output token", "00"),
+    Term("replica", "one complete copy of a served model, on one GPU or on several that work together", "00"),
+    Term("seat", "one of the places in the batch; vLLM calls their number max_num_seqs", "00", also=("max_num_seqs", "slot")),
     Term("service rate", "the number of requests that a server would finish in a second if it were never idle", "02", "μ", "requests/s", ("mu",)),
     Term("service time", "the time for which a request occupies the server, waiting not included; its mean is 1/μ", "02", "S", "s"),
     Term("SLO", "service level objective: the limits on latency that a stated share of the requests offered has to meet", "00", also=("service level objective",)),
     Term("sojourn time", "the whole time from arrival to departure: waiting plus service", "02", "W", "s", ("time in system", "response time")),
     Term("stability", "a queue is stable where less work arrives than can be done, ρ < 1; otherwise it grows without end and has no steady state", "02"),
+    Term("step", "one trip of the batch through the model: some prompt tokens, or one token for each decoding request, or both", "00", also=("iteration",)),
+    Term("think time", "how long a user of a closed loop pauses between an answer and the next request", "02"),
     Term("throughput", "work finished per second: requests/s, output tokens/s or total tokens/s; a result, never an input", "00", "X", "per second"),
+    Term("token", "the piece of text a model reads and writes, about three quarters of an English word", "00"),
     Term("TPOT", "time per output token: (E2E − TTFT) / (n − 1) for an answer of n tokens, undefined for n < 2", "00", unit="s", also=("time per output token",)),
     Term("TTFT", "time to first token: from sending a request to its first output token, queueing and prefill included", "00", unit="s", also=("time to first token",)),
     Term("utilization", "the share of time for which a server is busy: arrival rate over total service rate, ρ = λ/(c·μ) for c servers", "02", "ρ", also=("utilisation", "rho")),
@@ -71,7 +87,7 @@ TERMS: tuple[Term, ...] = (
 def glossary(term: str) -> Term:
     """Return the entry of `term`, found by name, symbol or synonym in any case.
 
-    Raises ValueError with the nearest terms where there is none.
+    Raises UnknownTermError, a ValueError, with the nearest terms where there is none.
 
     >>> glossary("rho").name
     'utilization'
@@ -86,4 +102,4 @@ def glossary(term: str) -> Term:
         return names[key]
     close = difflib.get_close_matches(key, names, n=3)
     hint = f"; near it: {', '.join(sorted({names[c].name for c in close}))}" if close else ""
-    raise ValueError(f"term={term!r} is not in the glossary{hint}")
+    raise UnknownTermError(f"term={term!r} is not in the glossary{hint}")

@@ -66,7 +66,7 @@ def simulate(
     per_prefill_pair_s: Annotated[
         float | None,
         typer.Option(
-            help="Seconds a prompt token and token it attends to",
+            help="Seconds a prompt token and a token that it attends to",
             show_default="1e-9",
             rich_help_panel=_COST,
         ),
@@ -154,7 +154,7 @@ def simulate(
     slo = SLO(slo_ttft, slo_tpot, quantile=slo_quantile)
     with _waiting(f"reading {trace.name}"):
         requests = load_trace(trace)
-    with _waiting("compiling the engine (once; kept on disk)"):
+    with _waiting("loading the engine (compiled once, then kept on disk)"):
         warm_steps()[0][1]()
     found = simulate_trace(
         requests, cost, config, rate_per_s=rate, limit=limit,

@@ -151,7 +151,7 @@ def _lesson_line(
     label = f"{lesson.number:02d} {lesson.title}"
     ours = [exercise for exercise in exercises if exercise.chapter == lesson.number]
     if not ours:
-        return label, "no exercises"
+        return label, "being written"
     parts = []
     for track in ("warm-up", "core", "stretch"):
         of_track = [exercise for exercise in ours if exercise.track == track]

@@ -83,6 +83,11 @@ def requests_for_tokens(users: int, ttft_s: float, tpot_s: float, output_tokens:
     return users / (ttft_s + (output_tokens - 1) * tpot_s)
 
 
+def one_gap_too_many_each(users: int, ttft_s: float, tpot_s: float, output_tokens: int) -> float:
+    """Every request one gap longer than it is."""
+    return users * output_tokens / (ttft_s + output_tokens * tpot_s)
+
+
 def users_take_turns(users: int, ttft_s: float, tpot_s: float, output_tokens: int) -> float:
     """As if the users were served one after the other, and each token slowed by all of them."""
     return output_tokens / (ttft_s + (output_tokens - 1) * tpot_s * users)
@@ -201,6 +206,12 @@ EXERCISES = (
                 "asked: how many does each request bring?",
             ),
             Wrong(
+                "gap-for-every-token-again",
+                one_gap_too_many_each,
+                "Right idea, but each request is one gap too long: output_tokens − 1 gaps follow "
+                "the first token, as in exercise 0.1.",
+            ),
+            Wrong(
                 "users-take-turns",
                 users_take_turns,
                 "You let the users take turns. They are served in one batch: the TPOT given is "
@@ -213,8 +224,8 @@ EXERCISES = (
             "All users together get users * output_tokens in the time of one request.",
         ),
         explanation=(
-            "Each user gets n tokens every E2E seconds, and there are b users: b · n / E2E. This "
-            "is Little's law, L = λ · W, read as λ = L / W."
+            "Each user gets output_tokens tokens every E2E seconds, and there are users of them: "
+            "users · output_tokens / E2E. Notebook 02 meets the same thought as Little's law."
         ),
     ),
     choice_exercise(

@@ -105,6 +105,13 @@ def service_percentile(
     return -math.log(1 - percentile / 100) / service_rate_per_s
 
 
+def log_of_the_percentile(
+    arrival_rate_per_s: float, service_rate_per_s: float, percentile: float
+) -> float:
+    """ln(99) for P99, as if the number in the name went into the formula."""
+    return math.log(percentile) / (service_rate_per_s - arrival_rate_per_s)
+
+
 def bell_curve(arrival_rate_per_s: float, service_rate_per_s: float, percentile: float) -> float:
     """Mean and standard deviation, put into a normal distribution."""
     from statistics import NormalDist
@@ -217,6 +224,12 @@ def squared(arrival_s: np.ndarray) -> float:
 
 def in_log_order(arrival_s: np.ndarray) -> float:
     """The gaps between neighbouring lines of the log."""
+    gaps_s = np.diff(arrival_s)
+    return float(np.std(gaps_s) / np.mean(gaps_s))
+
+
+def in_log_order_without_signs(arrival_s: np.ndarray) -> float:
+    """The same, with the negative gaps turned round."""
     gaps_s = np.abs(np.diff(arrival_s))
     return float(np.std(gaps_s) / np.mean(gaps_s))
 
@@ -594,6 +607,13 @@ EXERCISES = (
                 "are below 0.69 of the mean.",
             ),
             Wrong(
+                "log-of-the-percentile",
+                log_of_the_percentile,
+                "You take the logarithm of the percentile's number. It looks right at P99, where "
+                "ln(99) is nearly ln(100), and nowhere else: the logarithm is of the share that "
+                "takes longer, 1 − percentile/100, with a minus sign.",
+            ),
+            Wrong(
                 "wait-for-sojourn",
                 wait_percentile,
                 "That is the percentile of the wait before service alone; the time in the system "
@@ -686,6 +706,12 @@ EXERCISES = (
                 in_log_order,
                 "You take the gaps between neighbouring lines. The log is in the order in which "
                 "requests ended: sort the arrival times first.",
+            ),
+            Wrong(
+                "negative-gaps-turned-round",
+                in_log_order_without_signs,
+                "Some gaps came out negative, and you made them positive. A negative gap says that "
+                "the lines are not in order of arrival: sort the times, and none is left.",
             ),
             Wrong(
                 "spread-of-the-timestamps",

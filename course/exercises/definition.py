@@ -65,6 +65,9 @@ class Placeholder:
 
 TODO = Placeholder()
 
+NO_ANSWER = ""
+"""Fingerprint of what was tried but is no answer: a crash, a wrong type, an endless loop."""
+
 
 class Unacceptable(Exception):
     """Raised by an exercise's own code when an answer cannot be used; its text is the sentence.

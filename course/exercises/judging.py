@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
+import math
 import re
 import time
 import zlib
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from course.exercises import diagnosis, sandbox
-from course.exercises.definition import TODO, Exercise, Unacceptable, Verdict, Wrong
+from course.exercises.definition import NO_ANSWER, TODO, Exercise, Unacceptable, Verdict, Wrong
 from course.exercises.values import ValueKind, as_floats, describe_input, plain, short_repr
 
 Case = Mapping[str, Any]
@@ -84,7 +85,7 @@ class CaseJudge:
         """The verdict on `answer`."""
         unusable = self._unusable(answer)
         if unusable:
-            return _failed(unusable, fingerprint=unusable)
+            return _failed(unusable, fingerprint=NO_ANSWER)
         cases = self.cases(rng)
         trials = self._try(answer, cases, limit_s)
         if any(value is TODO for value in trials.values):
@@ -192,7 +193,7 @@ class CaseJudge:
             message += " It could not be ended: restart the kernel before you go on."
         where = self._describe(cases[len(trials.values)])
         facts = (("Inputs", where), ("Time limit", f"{plain(limit_s)} s for all inputs together"))
-        return _failed(message, fingerprint="timeout", facts=facts, printed=trials.printed)
+        return _failed(message, fingerprint=NO_ANSWER, facts=facts, printed=trials.printed)
 
     def _passed(self, trials: _Trials, cases: Sequence[Case]) -> Verdict:
         message = "Right on every input tried." if len(cases) > 1 else "Right."
@@ -221,7 +222,7 @@ class CaseJudge:
     ) -> Verdict:
         """The verdict on an answer that misses somewhere: which, by how much, and why."""
         misconception, remark = self._misconception(answer, trials.values, expected, cases)
-        first = next(index for index, miss in enumerate(misses) if miss is not None)
+        first = self._most_telling(trials.values, expected, misses)
         if misconception is None or self.accept is not None:
             message = self._message(trials.values, expected, misses, first)
         else:
@@ -229,10 +230,31 @@ class CaseJudge:
         return _failed(
             message,
             misconception=misconception,
-            fingerprint=_fingerprint(trials.values),
+            fingerprint=_fingerprint(trials.values) if self._usable(trials.values) else NO_ANSWER,
             facts=self._facts(trials.values, expected, cases, misses, first),
             printed=trials.printed,
         )
+
+    def _usable(self, values: Sequence[Any]) -> bool:
+        """Whether any input drew a value that can be compared at all."""
+        return any(
+            not isinstance(value, _Raised) and self.kind.problem(value) is None for value in values
+        )
+
+    def _most_telling(
+        self, values: Sequence[Any], expected: Sequence[Any], misses: Sequence[str | None]
+    ) -> int:
+        """The input to show: the first that raises, else the one that is missed by the most."""
+        missed = [index for index, miss in enumerate(misses) if miss is not None]
+
+        def error(index: int) -> float:
+            mine, right = as_floats([values[index]]), as_floats([expected[index]])
+            if mine is None or right is None or len(mine) != len(right):
+                return math.inf
+            scale = np.maximum(np.abs(right), 1e-300)
+            return float(np.max(np.abs(np.asarray(mine) - right) / scale))
+
+        return max(missed, key=error)
 
     def _message(
         self,

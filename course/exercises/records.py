@@ -73,11 +73,13 @@ def progress_path() -> Path | None:
 
 
 def after_check(record: Record, fingerprint: str, passed: bool) -> Record:
-    """The record with one more judged answer in it.
+    """The record with one more judged answer in it; what was no answer is not counted.
 
     >>> after_check(Record(), "f00", passed=False)
     Record(attempts=1, answers=('f00',), hints_shown=0, passed_at=None)
     """
+    if not fingerprint:
+        return record
     answers = record.answers
     if fingerprint not in answers:
         answers = (*answers, fingerprint)[:_KEPT_ANSWERS]

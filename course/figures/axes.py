@@ -154,18 +154,33 @@ class GuessMark:
         self._words = picture.label(axes, PURPLE, va="bottom", ha="left", zorder=8)
         self._axes = axes
 
-    def show(self, guess: Point | None, top: float, words: Callable[[float], str]) -> None:
-        """Draw `guess` = (x, y), at the upper edge where it lies above `top`; None hides it."""
+    def show(
+        self,
+        guess: Point | None,
+        top: float,
+        words: Callable[[float], str],
+        *,
+        beside: bool = False,
+    ) -> None:
+        """Draw `guess` = (x, y), at the upper edge where it lies above `top`; None hides it.
+
+        Its words stand on a line to the axis, or `beside` the star where x was guessed, not y.
+        """
         if guess is None:
             self._star.set_data([], [])
             self._rule.set_data([], [])
             place(self._words, 0, 0, "")
             return
-        x, value = guess
         left, right = self._axes.get_xlim()
+        x, value = min(max(guess[0], left), right), guess[1]
         y = min(max(value, 0.0), 0.93 * top)
         self._star.set_data([x], [y])
-        self._rule.set_data([left, x], [y, y])
+        self._rule.set_data([] if beside else [left, x], [] if beside else [y, y])
+        if beside:
+            self._words.set_horizontalalignment("center")
+            place(self._words, x, y + 0.04 * top, f"your guess {words(value)}")
+            return
+        self._words.set_horizontalalignment("left")
         beyond = " (above the picture)" if value > top else ""
         place(self._words, left + 0.012 * (right - left), y, f"your guess {words(value)}{beyond}")
 

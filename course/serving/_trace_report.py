@@ -5,6 +5,7 @@ The public address is `TraceRun.report()`.
 
 from __future__ import annotations
 
+import math
 from textwrap import fill
 from typing import TYPE_CHECKING
 
@@ -121,8 +122,7 @@ def _latencies(found: TraceRun) -> list[str]:
             if samples[name].samples
         ]
     lines.append(
-        "In brackets: where the percentile lies with 90 % confidence if requests were independent; "
-        "? is too few."
+        "In brackets: where it lies with 90 % confidence if requests were independent; ?: too few."
     )
     if summary.itl is not None and summary.itl.samples:
         parts = ("mean", "p50", "p99")
@@ -147,12 +147,19 @@ def _cell(found: Percentile) -> str:
     """Return a percentile and its bounds, the unit written once where they share it."""
     if found.value is None:
         return "–"
-    low = "?" if found.low is None else seconds(found.low)
-    high = "?" if found.high is None else seconds(found.high)
+    if math.isinf(found.value):
+        return "∞"
+    low, high = (_bound(bound) for bound in (found.low, found.high))
     unit = low.partition(" ")[2]
     if unit and unit == high.partition(" ")[2]:
         low = low.partition(" ")[0]
     return f"{seconds(found.value)} [{low}–{high}]"
+
+
+def _bound(value: float | None) -> str:
+    if value is None:
+        return "?"
+    return "∞" if math.isinf(value) else seconds(value)
 
 
 def _engine_room(found: TraceRun) -> list[str]:
@@ -167,8 +174,8 @@ def _engine_room(found: TraceRun) -> list[str]:
             )
         )
     total, hit = int(run.preemptions.sum()), int((run.preemptions > 0).sum())
-    often = f" of {hit:,} requests, one of them {run.preemptions.max()} times" if hit else ""
-    lines.append(_line("Preemptions", f"{total:,}{often}"))
+    often = f"; requests preempted: {hit:,}; most of one request: {run.preemptions.max()}"
+    lines.append(_line("Preemptions", f"{total:,}{often if hit else ''}"))
     return lines
 
 
@@ -201,8 +208,8 @@ def _of_the_run(found: TraceRun) -> list[str]:
     for limit, count in found.rejected_for.items():
         if count:
             words.append(
-                f"{count:,} requests were rejected on arrival: prompt and output need more than "
-                f"the {limit} can ever hold"
+                f"rejected on arrival, because prompt and output together need more than the "
+                f"{limit} can ever hold: {count:,}"
             )
     waiting = found.waiting_at_last_arrival
     if waiting >= max(20, _FELL_BEHIND * found.summary.offered):
@@ -212,7 +219,9 @@ def _of_the_run(found: TraceRun) -> list[str]:
         )
     undefined = found.summary.tpot.undefined
     if undefined:
-        words.append(f"{undefined:,} answers of one token have no TPOT; they are in no TPOT figure")
+        words.append(
+            f"answers of one token, which have no TPOT and are in no TPOT figure: {undefined:,}"
+        )
     return words
 
 

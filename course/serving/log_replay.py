@@ -1,8 +1,8 @@
 """Two real vLLM logs replayed through the engine, measured beside simulated; no log is kept here.
 
 Nothing is fitted to the logs. The price of a step is fitted to the card's measured iteration
-times, by one rule for both cards (`CHOSEN_RULE`) that was fixed before any log was replayed; what
-the other rules give is shown beside it, because the choice matters.
+times, by one rule for both cards (`CHOSEN_RULE`) that was fixed before this engine replayed a log;
+what the other rules give is shown beside it, because the choice matters: see `data/README.md`.
 """
 
 from __future__ import annotations

@@ -24,11 +24,12 @@ _KEPT_RESULTS = 64
 
 @dataclass(frozen=True)
 class Guess:
-    """A number that a learner committed to, and the result for which it was asked."""
+    """A number that a learner committed to, what was right, and where the guess is drawn."""
 
     value: float
-    answer: float
-    x: float | None = None
+    answer: float | None
+    unit: str
+    point: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,27 @@ class Preset(Generic[P]):
 class Prediction(Generic[R]):
     """The question behind the curtain: what to guess, its unit, and how to read the answer off.
 
-    `x` says where on the horizontal axis the guess is drawn; None where it has no place there.
+    `unit` may depend on what is asked. `x` says where on the horizontal axis a guess is drawn at
+    its own height; `mark`, where given, returns the point (x, y) of a guess instead. Without
+    either it is only named in words.
     """
 
     question: Callable[[R], str]
-    unit: str
+    unit: str | Callable[[R], str]
     answer: Callable[[R], float | None]
     x: Callable[[R], float | None] = lambda result: None
+    mark: Callable[[R, float], tuple[float, float] | None] | None = None
+
+    def unit_of(self, result: R) -> str:
+        """The unit of the answer for this result."""
+        return self.unit if isinstance(self.unit, str) else self.unit(result)
+
+    def point(self, result: R, guess: float) -> tuple[float, float] | None:
+        """Where a guess made at this result is drawn."""
+        if self.mark is not None:
+            return self.mark(result, guess)
+        x = self.x(result)
+        return None if x is None else (x, guess)
 
 
 class Drawing(Protocol[R_contra]):

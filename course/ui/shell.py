@@ -14,6 +14,7 @@ from course.ui import theme
 from course.ui.explorer import Explorer, Guess, Preset
 from course.ui.parameters import Choice, Control, Slider, as_python, changed, controls_of
 from course.ui.svg import LayeredSvg
+from course.words import figures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,9 +112,10 @@ class Shell(Generic[P, R]):
             raise ValueError(f"{self.explorer.call} asks for no guess")
         if not math.isfinite(value):
             raise ValueError(f"value={value!r} is no guess; give a finite number")
-        answer = prediction.answer(self.result)
-        if answer is not None:
-            self._guess = Guess(float(value), answer, prediction.x(self.result))
+        result, guess = self.result, float(value)
+        answer, unit = prediction.answer(result), prediction.unit_of(result)
+        point = prediction.point(result, guess) if answer is not None else None
+        self._guess = Guess(guess, answer, unit, point)
         self._open_curtain()
 
     def skip(self) -> None:
@@ -203,7 +205,7 @@ class Shell(Generic[P, R]):
 
     def _build_curtain(self) -> None:
         self._question = self._make(widgets.HTML)
-        unit = self.explorer.prediction.unit if self.explorer.prediction else ""
+        self._unit = self._make(widgets.HTML)
         self._answer = self._make(
             widgets.Text,
             placeholder="a number",
@@ -217,7 +219,7 @@ class Shell(Generic[P, R]):
         skip.on_click(lambda _: self.skip())
         row = self._make(
             widgets.HBox,
-            [self._answer, self._make(widgets.HTML, value=html.escape(unit)), commit, skip],
+            [self._answer, self._unit, commit, skip],
             layout=widgets.Layout(flex_flow="row wrap", align_items="center"),
         )
         self._curtain = self._make(widgets.VBox, [self._question, row])
@@ -369,6 +371,7 @@ class Shell(Generic[P, R]):
         prediction = self.explorer.prediction
         assert prediction is not None
         words = html.escape(prediction.question(self.result))
+        self._unit.value = html.escape(prediction.unit_of(self.result))
         note = f'<div class="course-problem" role="alert">{html.escape(problem)}</div>'
         self._question.value = (
             f"<div><b>Before you look:</b> {words}</div>{note if problem else ''}"
@@ -377,9 +380,7 @@ class Shell(Generic[P, R]):
     def _redraw(self) -> None:
         result = self.result
         title = self.explorer.title
-        guess = self._guess
-        mark = None if guess is None or guess.x is None else (guess.x, guess.value)
-        self._drawing.update(result, mark)
+        self._drawing.update(result, self._guess.point if self._guess else None)
         show_again = self.explorer.prediction is not None and not self._closed
         _set_visible(self._again, show_again)
         _set_visible(self._curtain, self._closed)
@@ -396,16 +397,21 @@ class Shell(Generic[P, R]):
 
     def _verdict(self) -> str:
         """How far the guess was off, for as long as there is one."""
-        if self._guess is None or self.explorer.prediction is None:
+        if self._guess is None:
             return ""
-        guess, answer, unit = self._guess.value, self._guess.answer, self.explorer.prediction.unit
-        head = f"You guessed {guess:.3g} {unit}; at those settings it is {answer:.3g} {unit}"
+        guess, answer, unit = self._guess.value, self._guess.answer, self._guess.unit
+        if answer is None:
+            return f"You guessed {guess:g} {unit}; at those settings there is no such number."
+        head = (
+            f"You guessed {figures(guess)} {unit}; at those settings it is {figures(answer)} {unit}"
+        )
         if guess > 0 and answer > 0:
             factor = max(guess / answer, answer / guess)
             if factor < 1.1:
                 return f"{head}: within a tenth."
-            return f"{head}: too {'high' if guess > answer else 'low'} by a factor of {factor:.2g}."
-        return f"{head}: off by {abs(guess - answer):.3g} {unit}."
+            off = "high" if guess > answer else "low"
+            return f"{head}: too {off} by a factor of {figures(factor, 2)}."
+        return f"{head}: off by {figures(abs(guess - answer))} {unit}."
 
 
 def _read(control: Control, widget: Any) -> Any:

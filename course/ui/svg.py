@@ -22,6 +22,7 @@ from course.ui.explorer import Drawing
 
 _counter = itertools.count(1)
 _KEPT_FRAMES = 8
+_HALO = '<text style="paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round;'
 _STYLE_BLOCK = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
@@ -41,7 +42,10 @@ class LayeredSvg:
         figure = self._drawing.figure
         width, height = figure.get_size_inches() * 72
         frame = self._frame()
-        data = self._layer(self._drawing.data()) if with_data else ""
+        # A white edge keeps words readable where they lie on a line.
+        data = (
+            self._layer(self._drawing.data()).replace('<text style="', _HALO) if with_data else ""
+        )
         name = f"{self._salt}-title {self._salt}-desc"
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '

@@ -158,5 +158,7 @@ def _calls(tree: ast.Module, lines: list[str]) -> Iterator[tuple[int, str]]:
             yield node.lineno, "mixes an explorer with other code: a demo cell is one line"
         if name == "display" and "alt" not in ast.unparse(node):
             yield node.lineno, "displays a figure without alternative text"
+        if name == "still" and len(node.args) + len(node.keywords) < 2:
+            yield node.lineno, "shows a figure without alternative text"
         if name in {"plt.show", "plt.figure", "plt.subplots"}:
             yield node.lineno, "uses pyplot"

@@ -73,6 +73,11 @@ def test_explorers_draw_and_say_what_they_computed(path: Path, monkeypatch: Any)
         expected = eval(cell.source, {"explore": explore}).sentence
         assert output.data["text/plain"] == expected
         assert re.search(r"\d", expected)
+    shown = [cell for cell in notebook.cells if "still(" in cell.source]
+    for cell in shown:
+        (output,) = [o for o in cell.outputs if "text/html" in o.get("data", {})]
+        assert "<path" in output.data["text/html"], f"{cell.id}: no picture"
+        assert len(output.data["text/plain"].split()) > 8, f"{cell.id}: no alternative text"
 
 
 @EACH

@@ -50,7 +50,10 @@ def test_a_summary_is_what_the_timelines_give(
     timelines = []
     for i in range(len(run)):
         times_s = tuple(run.token_times(i).tolist())
+        # what is unfinished is in the system up to the end of the last step
         end_s = times_s[-1] if times_s else float(run.arrival_s[i])
+        if run.status[i] == Status.UNFINISHED:
+            end_s = max(run.end_s, float(run.arrival_s[i]))
         error = endings.get(Status(run.status[i]))
         sent_s = float(run.arrival_s[i])
         prompt = int(run.work.prompt_tokens[i])
@@ -173,7 +176,8 @@ def test_an_explanation_tells_the_story_with_its_numbers() -> None:
         "     2.000 s    2.00 s  was preempted, lost its cache and waited again",
         "     4.000 s    1.00 s  had its prompt and tokens computed again",
         "     5.000 s    1.00 s  made tokens",
-        "TTFT 1.00 s, E2E 6.00 s, TPOT 1.67 s; its longest gap, 3.00 s, had 5 prefill tokens in it.",
+        "TTFT 1.00 s, E2E 6.00 s, TPOT 1.67 s; "
+        "its longest gap, 3.00 s, had 5 prefill tokens in it.",
     ]
 
 

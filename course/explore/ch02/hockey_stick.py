@@ -169,10 +169,12 @@ def _load_words(r: HockeyStick) -> str:
     rates = f"At λ = {r.arrival_rate_per_s:.1f}/s and μ = {r.service_rate_per_s:.1f}/s"
     if not r.stable:
         excess = r.arrival_rate_per_s - r.service_rate_per_s
+        more = "as many requests arrive as can be served, with nothing left to recover with"
+        if excess > 0.05:
+            more = f"{excess:.1f} requests more arrive each second than can be served"
         return (
-            f"{rates} ρ is {percent(r.utilization)}: {excess:.1f} requests more arrive each second "
-            "than can be served, so the queue grows for as long as this lasts, and no mean or "
-            "percentile exists."
+            f"{rates} ρ is {percent(r.utilization)}: {more}, so the queue grows for as long as "
+            "this lasts, and no mean or percentile exists."
         )
     words = (
         f"{rates} the server is busy {percent(r.utilization)} of the time; a request spends "
@@ -183,10 +185,7 @@ def _load_words(r: HockeyStick) -> str:
         return words
     run = f"{words} The {r.customers:,} simulated requests gave a mean of {seconds(r.here.mean_s)}"
     if r.here.mean_band_s is None:
-        return (
-            f"{run}, too short a run for an honest band at this load: "
-            f"that takes about {figures(r.here.needed_customers, 2)}."
-        )
+        return f"{run}; so near the edge luck still moves that figure a good deal."
     low, high = r.here.mean_band_s
     return f"{run} (95\u00a0% band {seconds(low)} to {seconds(high)})."
 
@@ -204,6 +203,33 @@ def _hockey_stick_frame(r: HockeyStick) -> pd.DataFrame:
     )
     points = [asdict(point) for point in (*r.simulated, r.here) if point is not None]
     return pd.concat([theory, pd.DataFrame(points).assign(source="simulation")], ignore_index=True)
+
+
+def _hockey_stick_question(r: HockeyStick) -> str:
+    server = f"a server that can do {r.service_rate_per_s:.1f} requests a second"
+    if r.target_s is not None:
+        return (
+            f"P{100 * r.percentile:g} of the time in system shall stay below "
+            f"{seconds(r.target_s)}, with {server}. Up to how many arrivals a second can that be "
+            "kept?"
+        )
+    head = f"{r.arrival_rate_per_s:.1f} requests a second arrive at {server}."
+    if not r.stable:
+        return f"{head} How many seconds does the average request spend in the system?"
+    return f"{head} What time in system do {percent(r.percentile)} of the requests stay below?"
+
+
+def _hockey_stick_answer(r: HockeyStick) -> float | None:
+    if r.target_s is not None:
+        return r.usable_rate_per_s
+    return r.percentile_s if r.stable else None
+
+
+def _hockey_stick_mark(r: HockeyStick, guess: float) -> tuple[float, float] | None:
+    """A guessed time stands over the load it was made for, a guessed load on the promise."""
+    if r.target_s is not None:
+        return guess / r.service_rate_per_s, r.target_s
+    return r.utilization, guess
 
 
 HOCKEY_STICK = Explorer(
@@ -227,8 +253,8 @@ HOCKEY_STICK = Explorer(
         ),
         Preset(
             "Friday-night burst",
-            "The same server, and the load has tripled to nine a second.",
-            "Load went up by three. By how much did the P99 go up?",
+            "The same server on a busy evening: nine a second, three times as many.",
+            "The load is three times Tuesday's. How many times Tuesday's is the P99?",
             {"arrival_rate_per_s": 9.0, "service_rate_per_s": 10.0},
         ),
         Preset(
@@ -247,7 +273,7 @@ HOCKEY_STICK = Explorer(
             "A promise of two seconds",
             "99 of 100 requests shall be done within two seconds; a request alone takes 0.1 s.",
             "How full may the server be: 95 %, 90 %, 80 %?",
-            {"arrival_rate_per_s": 7.7, "service_rate_per_s": 10.0, "target_s": 2.0},
+            {"arrival_rate_per_s": 5.0, "service_rate_per_s": 10.0, "target_s": 2.0},
         ),
         Preset(
             "Over the edge",
@@ -258,18 +284,10 @@ HOCKEY_STICK = Explorer(
     ),
     frame=_hockey_stick_frame,
     prediction=Prediction(
-        question=lambda r: (
-            f"{r.arrival_rate_per_s:.1f} requests a second arrive at a server that can do "
-            f"{r.service_rate_per_s:.1f}. "
-            + (
-                f"What time in system do {percent(r.percentile)} of the requests stay below?"
-                if r.stable
-                else "How many seconds does the average request spend in the system?"
-            )
-        ),
-        unit="s",
-        answer=lambda r: r.percentile_s if r.stable else None,
-        x=lambda r: r.utilization,
+        question=_hockey_stick_question,
+        unit=lambda r: "s" if r.target_s is None else "requests/s",
+        answer=_hockey_stick_answer,
+        mark=_hockey_stick_mark,
     ),
 )
 

@@ -33,7 +33,10 @@ class LoadCurve:
 
 @dataclass(frozen=True, eq=False)
 class Tension:
-    """The simulated curve, the measured points beside it, and the reader's own load."""
+    """The simulated curve, the measured points beside it, and the reader's own load.
+
+    Up to `held_users` at least 95 % of the requests keep both promises (0: at no load).
+    """
 
     title: str
     curve: LoadCurve
@@ -46,8 +49,9 @@ class Tension:
     finished_per_s: float
     ttft_promise_s: float
     tpot_promise_s: float
-    best_users: int
-    best_good_per_s: float
+    held_users: int
+    held_tokens_per_s: float
+    most_tokens_per_s: float
 
 
 class TensionPicture(Picture):
@@ -100,12 +104,22 @@ class TensionPicture(Picture):
             self.line(axes, INK, marker="D", linestyle="", zorder=6, label="your load")
             for axes in self._panels
         ]
+        self._held = [
+            self.line(axes, GREEN, linewidth=9, solid_capstyle="butt", alpha=0.45, zorder=1,
+                      clip_on=False, label="95 % keep both promises")
+            for axes in self._panels
+        ]  # fmt: skip
         self._words = [self.label(axes, INK, va="bottom", zorder=8) for axes in self._panels]
-        handles = [self._curves[0], self._dots[0], self._promises[0], self._marks[0]]
-        figure.legend(handles=handles, loc="upper center", ncols=4, bbox_to_anchor=(0.53, 1.0))
+        handles = [
+            self._curves[0], self._dots[0], self._promises[0], self._held[0], self._marks[0],
+        ]  # fmt: skip
+        figure.legend(
+            handles=handles, loc="upper center", ncols=5, bbox_to_anchor=(0.53, 1.0),
+            columnspacing=1.2, handlelength=1.8,
+        )  # fmt: skip
 
     def update(self, result: Tension, guess: Point | None) -> None:
-        """Move everything to `result`; the guess belongs to the goodput panel."""
+        """Move everything to `result`; a guess has no place of its own here."""
         curve, dots = result.curve, result.measured
         drawn = [
             (curve.tokens_per_s, dots.tokens_per_s, result.tokens_per_s),
@@ -126,6 +140,8 @@ class TensionPicture(Picture):
             if i < 3:
                 self._dots[i].set_data(dots.users, points)
             self._here[i].set_data([result.users] * 2, [low, high])
+            held = [0.9, result.held_users] if result.held_users else []
+            self._held[i].set_data(held, [low] * len(held))
             self._marks[i].set_data([result.users], [here])
             self._say(i, result.users, here, spoken[i])
         self._promises[0].set_data([0.9, 580], [1e3 * result.tpot_promise_s] * 2)

@@ -21,7 +21,7 @@ from course.figures.axes import (
     no_steady_state,
     place,
 )
-from course.words import seconds
+from course.words import figures, seconds
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,9 @@ class HockeyStickPicture(Picture):
             axes, ORANGE, marker="s", markersize=5, linestyle="", markerfacecolor="white", zorder=4,
             label="percentile, simulated",
         )  # fmt: skip
+        faint = {"linestyle": "", "markersize": 5, "markerfacecolor": "white", "alpha": 0.35}
+        self._unsure_mean = self.line(axes, BLUE, marker="o", zorder=4, **faint)
+        self._unsure_percentile = self.line(axes, ORANGE, marker="s", zorder=4, **faint)
         bar = {"linewidth": 1.6, "marker": "_", "markersize": 9, "zorder": 4}
         self._mean_bands = self.line(axes, BLUE, **bar)
         self._percentile_bands = self.line(axes, ORANGE, **bar)
@@ -128,13 +131,25 @@ class HockeyStickPicture(Picture):
         self._show_simulation(result, top)
         self._show_operating_point(result, top)
         self._show_target(result, top)
-        self._guess.show(guess, top, seconds)
+        if result.target_s is None:
+            self._guess.show(guess, top, seconds)
+        else:
+            words = _load_words(guess, result.service_rate_per_s)
+            self._guess.show(guess, top, lambda _: words, beside=True)
 
     def _show_simulation(self, result: HockeyStick, top: float) -> None:
         points = [p for p in (*result.simulated, result.here) if p is not None]
-        load = [p.utilization for p in points]
-        self._sim_mean.set_data(load, [p.mean_s for p in points])
-        self._sim_percentile.set_data(load, [p.percentile_s for p in points])
+        # A run too short for a band is shown, but faintly: luck may have moved it far.
+        sure = [p for p in points if p.mean_band_s is not None]
+        self._sim_mean.set_data([p.utilization for p in sure], [p.mean_s for p in sure])
+        unsure = [p for p in points if p.mean_band_s is None]
+        self._unsure_mean.set_data([p.utilization for p in unsure], [p.mean_s for p in unsure])
+        sure = [p for p in points if p.percentile_band_s is not None]
+        self._sim_percentile.set_data([p.utilization for p in sure], [p.percentile_s for p in sure])
+        unsure = [p for p in points if p.percentile_band_s is None]
+        self._unsure_percentile.set_data(
+            [p.utilization for p in unsure], [p.percentile_s for p in unsure]
+        )
         self._mean_bands.set_data(*bars((p.utilization, p.mean_band_s) for p in points))
         self._percentile_bands.set_data(*bars((p.utilization, p.percentile_band_s) for p in points))
 
@@ -180,3 +195,7 @@ class HockeyStickPicture(Picture):
             min(high + 0.012 * top, 0.94 * top),
             f"{name} {seconds(result.percentile_s)}",
         )
+
+
+def _load_words(guess: Point | None, service_rate_per_s: float) -> str:
+    return "" if guess is None else f"λ = {figures(guess[0] * service_rate_per_s)}/s"
