@@ -56,7 +56,7 @@ def lab(
         raise typer.Exit(subprocess.call(lab_command(WORK, extra)))
 
 
-def _with_progress(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
+def _with_progress(steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
     from tqdm import tqdm
 
     steps = list(steps)
@@ -125,3 +125,17 @@ def audit(
     found = audit_files(files)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.as_text())
     raise typer.Exit(bool(found.errors))
+
+
+@app.command()
+def replay(
+    write: Annotated[bool, typer.Option(help="Also write the committed table anew")] = False,
+) -> None:
+    """Replay two real vLLM logs in the engine, and print simulated against measured."""
+    from course.commands.replay import write_table
+    from course.serving.log_replay import LOGS, RULES, as_text
+    from course.serving.log_replay import replay as replayed
+
+    typer.echo("\n\n".join(as_text(replayed(log, rule)) for log in LOGS for rule in RULES))
+    if write:
+        typer.echo(f"written to {write_table()}")

@@ -61,11 +61,11 @@ def _read_record(path: Path) -> dict[str, str]:
     return record if isinstance(record, dict) else {}
 
 
-def warm_up(progress: Callable[[Iterable[tuple[str, Callable[[], None]]]], None]) -> None:
+def warm_up(progress: Callable[[Iterable[tuple[str, Callable[[], object]]]], None]) -> None:
     """Compile every kernel and keep it on disk, handing the labelled steps to `progress`."""
-    from course.serving import queueing
+    from course.serving import engine, queueing
 
-    progress(queueing.warm_steps())
+    progress([*queueing.warm_steps(), *engine.warm_steps()])
 
 
 def quiet_lab() -> None:

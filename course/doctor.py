@@ -127,7 +127,7 @@ def _kernels_compile() -> Iterator[Finding]:
     yield Finding("compiled kernels", not slow, words, mend)
 
 
-def _quietly(steps: Iterable[tuple[str, Callable[[], None]]]) -> None:
+def _quietly(steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
     for _, work in steps:
         work()
 

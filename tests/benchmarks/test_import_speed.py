@@ -26,6 +26,6 @@ def test_import(benchmark: Any) -> None:
     benchmark.pedantic(by_turns, rounds=5, iterations=1)
     python, numpy, course = (statistics.median(found) for found in times.values())
     print(
-        f"\n\nbare Python {python:.2f} s, import numpy {numpy:.2f} s, import course {course:.2f} s: "
+        f"\n\nbare Python {python:.2f} s, numpy {numpy:.2f} s, course {course:.2f} s: "
         f"{course - numpy:+.2f} s against numpy"
     )

@@ -26,6 +26,7 @@ FREE_TEXT_SOURCE = {"gpus.csv", "models.csv", "prices.csv"}
 
 # columns of numbers that need no unit: counts, ratios and plain shapes
 UNITLESS = {
+    "error",
     "pct",
     "ks",
     "shape",
@@ -122,6 +123,7 @@ def test_tables_are_all_there() -> None:
         "traces/length_statistics.csv",
         "traces/window_counts.csv",
         "vllm_logs/index.csv",
+        "vllm_logs/replayed.csv",
         "vllm_logs/rtx-4090.csv",
         "vllm_logs/rtx-pro-6000.csv",
     ]

@@ -1,0 +1,145 @@
+"""Notebook 00's pictures say what can be worked out by hand, and its prose what they show."""
+
+from __future__ import annotations
+
+import re
+
+import nbformat
+import numpy as np
+import pytest
+
+from course import explore
+from course.explore.ch00 import tension as tension_module
+from course.explore.ch00.tension import TENSION, TensionParameters
+from course.paths import NOTEBOOKS
+from course.serving import catalog
+from course.serving.sheet_cost import sheet_cost
+
+COST = sheet_cost(catalog.model("Llama-3.1-8B"), catalog.gpu("H100-80GB-SXM"))
+
+
+def prefill_s(tokens: int, done: int = 0) -> float:
+    """One prefill step by hand: each token also looks at all that came before it."""
+    pairs = tokens * done + tokens * (tokens + 1) / 2
+    return COST.fixed_s + COST.per_prefill_token_s * tokens + COST.per_prefill_pair_s * pairs
+
+
+def decode_s(context: int) -> float:
+    return COST.fixed_s + COST.per_decode_seq_s + COST.per_kv_token_s * context
+
+
+def test_one_request_by_hand() -> None:
+    """Whoever adds up the boxes with a pencil must get the sentence."""
+    shell = explore.one_request("A page in, a paragraph out", predict=False)
+    r = shell.result
+    assert r.ttft_s == pytest.approx(prefill_s(2000), rel=1e-12)
+    steps = [decode_s(2000 + emitted) for emitted in range(1, 60)]
+    assert r.e2e_s == pytest.approx(r.ttft_s + sum(steps), rel=1e-12)
+    assert r.tpot_s == pytest.approx(sum(steps) / 59, rel=1e-12)
+    assert r.kv_tokens[-1] == 2000 + 59, "the last token is never read back"
+    assert "270 MB" in shell.sentence
+    shell.close()
+
+
+def test_chunks_of_a_long_prompt_by_hand() -> None:
+    shell = explore.one_request("A whole book chapter", predict=False)
+    r = shell.result
+    chunks = [2048] * 7 + [16_000 - 7 * 2048]
+    ends = np.cumsum([prefill_s(c, 2048 * i) for i, c in enumerate(chunks)])
+    assert r.prefill_steps == 8
+    assert r.ttft_s == pytest.approx(ends[-1], rel=1e-12)
+    widths = np.diff(np.concatenate([[0], ends]))
+    assert np.all(np.diff(widths[:7]) > 0), "the preset says that chunks grow"
+    shell.close()
+
+
+def test_boxes_of_the_picture_are_the_steps() -> None:
+    shell = explore.one_request(prompt_tokens=992, output_tokens=5, predict=False)
+    drawing = shell._drawing
+    decode = [path.vertices for path in drawing._decode.get_paths()]
+    starts = [vertices[:, 0].min() for vertices in decode]
+    assert starts == pytest.approx(shell.result.step_start_s[1:].tolist())
+    shell.close()
+
+
+def test_one_user_alone_by_hand() -> None:
+    """The left end of every curve of the tension picture."""
+    cost = sheet_cost(catalog.model("Qwen3-8B"), catalog.gpu("H100-80GB-SXM"))
+    r = TENSION.result(TensionParameters(users=1, lengths=(128, 128)))
+    pairs = 128 * 129 / 2
+    ttft = cost.fixed_s + 128 * cost.per_prefill_token_s + pairs * cost.per_prefill_pair_s
+    decode = 127 * (cost.fixed_s + cost.per_decode_seq_s) + cost.per_kv_token_s * sum(
+        128 + emitted for emitted in range(1, 128)
+    )
+    assert r.ttft_p95_s == pytest.approx(ttft, rel=1e-9)
+    assert r.tpot_p95_s == pytest.approx(decode / 127, rel=1e-9)
+    assert r.tokens_per_s == pytest.approx(128 / (ttft + decode), rel=1e-9)
+
+
+def test_littles_law_holds_at_every_load() -> None:
+    """Users without think time are always inside: N = X · E2E, but for the last, partial round."""
+    for users in (4, 40, 128):
+        level = tension_module._level(users, (2048, 2048))
+        e2e = level.ttft_s + 2047 * level.tpot_s
+        assert level.finished_per_s * e2e.mean() == pytest.approx(users, rel=0.12)
+
+
+@pytest.mark.parametrize("preset", [p.name for p in TENSION.presets])
+def test_the_green_bar_is_the_rule(preset: str) -> None:
+    p = TENSION.state(preset)
+    r = TENSION.result(p)
+    shares = {u: tension_module._level(u, p.lengths).good_share(p) for u in tension_module._LOADS}
+    assert r.held_users == max((u for u, share in shares.items() if share >= 0.95), default=0)
+    shell = explore.tension(preset, predict=False)
+    assert f"up to {r.held_users} users" in shell.sentence
+    assert shell._drawing._held[0].get_xdata()[1] == r.held_users
+    shell.close()
+
+
+def test_measured_dots_are_the_catalogue_s() -> None:
+    dots = tension_module.measured((2048, 2048))
+    assert dots.users.tolist() == [1, 4, 16, 32, 40, 44, 48, 64, 128, 256, 512]
+    assert dots.tokens_per_s[3] == pytest.approx(2528.524)
+
+
+def prose() -> str:
+    notebook = nbformat.read(NOTEBOOKS / "00_start_here.ipynb", as_version=4)
+    return "\n".join(
+        " ".join(c.source.split()) for c in notebook.cells if c.cell_type == "markdown"
+    )
+
+
+def test_prose_about_the_fit_is_what_the_table_shows() -> None:
+    """A sentence with a number in it is a claim."""
+    table = tension_module.compared_with_measured()
+    median = {name: [float(cell.split()[0]) for cell in table[name]] for name in table}
+    every = [
+        float(x) for name in table for cell in table[name] for x in re.findall(r"\d\.\d\d", cell)
+    ]
+    too_low = sorted(round(100 * (1 - m)) for m in median["tokens/s"])
+    too_slow = sorted(round(100 * (m - 1)) for m in median["P95 TPOT"])
+    too_long = sorted(round(100 * (m - 1)) for m in median["P95 TTFT"])
+    worst = round(100 * max(abs(x - 1) for x in every))
+    assert f"{too_low[0]} to {too_low[-1]} % too low in the median" in prose()
+    assert f"the pace {too_slow[0]} to {too_slow[-1]} % too slow" in prose()
+    assert f"waits {too_long[0]} to {too_long[-1]} % too long" in prose()
+    assert f"single loads up to {worst} % off" in prose()
+
+
+def test_prose_about_the_tension_is_what_the_picture_shows() -> None:
+    r = TENSION.result(TENSION.state("Long chats"))
+    level = tension_module._level
+    p = TENSION.state("Long chats")
+    assert r.held_users == 32
+    assert "keeps its promises up to 32 users" in prose()
+    assert r.held_tokens_per_s / r.most_tokens_per_s == pytest.approx(2 / 3, abs=0.02)
+    slow = np.quantile(level(48, p.lengths).tpot_s, 0.95) / level(1, p.lengths).tpot_s.max()
+    assert slow == pytest.approx(2, abs=0.35), "twice as slow at 48 users as alone"
+    assert level(80, p.lengths).good_share(p) > 0.5 > 0.2 > level(88, p.lengths).good_share(p)
+    assert level(128, p.lengths).good_share(p) == 0.0
+    assert np.quantile(level(128, p.lengths).ttft_s, 0.95) > 10
+    assert (
+        np.quantile(level(40, p.lengths).ttft_s, 0.95)
+        > 2
+        > np.quantile(level(32, p.lengths).ttft_s, 0.95)
+    )
