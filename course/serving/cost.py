@@ -15,6 +15,10 @@ LINEAR = 1
 """Code of `LinearStepCost` inside the compiled step loop."""
 
 
+MOST_COEFFICIENTS = 8
+"""How many numbers a formula of the compiled step loop may have."""
+
+
 class StepFeatures(NamedTuple):
     """The four counts of a step that its cost may depend on.
 

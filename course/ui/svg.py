@@ -21,7 +21,7 @@ from matplotlib.backends.backend_svg import RendererSVG
 from course.ui.explorer import Drawing
 
 _counter = itertools.count(1)
-_KEPT_FRAMES = 8
+_KEPT_FRAMES = 32
 _HALO = '<text style="paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round;'
 _STYLE_BLOCK = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)

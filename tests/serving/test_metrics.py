@@ -252,6 +252,15 @@ def test_requests_that_got_no_answer_are_misses() -> None:
     assert run.inside_slo is False
 
 
+def test_a_run_knows_who_stands_behind_its_percentiles() -> None:
+    requests = [answer(0, (0.1, 1), (0.2, 1))] * 6 + [answer(0, error="timed out")] * 4
+    run = summarize(requests)
+    for sample in (run.ttft, run.tpot, run.e2e):
+        assert sample.missed == 4
+        assert sample.quantile(0.9) < 1
+        assert sample.quantile(0.9, misses_as_infinite=True) == math.inf
+
+
 @pytest.mark.parametrize(("policy", "attainment"), [("pass", 1.0), ("fail", 0.5)])
 def test_the_verdict_on_a_one_token_answer_is_a_policy(policy, attainment) -> None:
     """Tools disagree by tens of per cent here, silently."""
@@ -280,6 +289,8 @@ def test_a_limit_is_kept_at_equality_whatever_the_clock_says() -> None:
     late = 1_700_000.3
     requests = [answer(sent, (sent + 0.4, 1), (sent + 0.455, 1)) for sent in (0.0, 0.7, late)]
     assert summarize(requests, SLO(ttft_s=0.4)).met == 3
+    assert summarize(requests, SLO(ttft_s=0.39999)).met == 0
+    assert SLO(ttft_s=1, quantile=1).quantile == 1
 
 
 def test_inside_the_slo_means_the_quantile_of_the_offered() -> None:
@@ -455,6 +466,7 @@ def test_noise_is_straightened_and_counted() -> None:
         ({"end_s": 1.7e18}, "give finite seconds"),
         ({"token_counts": (1,)}, "token_counts has 1 entries but token_times_s has 2"),
         ({"token_counts": (1, -1)}, r"token_counts\[1\]=-1 is no token count"),
+        ({"token_counts": (2**54, 1)}, r"token_counts\[0\]=18014398509481984 is no token count"),
         ({"prompt_tokens": 1.5}, "prompt_tokens=1.5 is no token count"),
         ({"scheduled_s": "0"}, "scheduled_s='0' is not a number"),
         ({"error": 500}, "error=500 is neither None nor a text"),
@@ -478,6 +490,7 @@ def test_an_impossible_timeline_is_refused_by_name(change, says) -> None:
         ({"last_token_s": [0.2, math.nan]}, r"last_token_s\[1\]=nan"),
         ({"sent_s": [0.0, math.inf]}, r"sent_s\[1\]=inf is no time"),
         ({"status": [0, 9]}, r"status\[1\]=9 is no Status"),
+        ({"status": [-1, 0]}, r"status\[0\]=-1 is no Status"),
         ({"status": [0, 0.5]}, r"status\[1\]=0.5 is not whole"),
         ({"status": [0]}, "status has 1 entries but sent_s has 2"),
         ({"scheduled_s": [0.0, 1.0]}, r"scheduled_s\[1\]=1.0 is not at or before sent_s"),

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 
 from course.serving import _queue_kernels as kernels
 from course.serving import queueing
+from course.serving._queue_arguments import flat_times
 from course.serving.queueing import (
     autocorrelation_time_customers,
     batch_means,
@@ -471,7 +472,7 @@ def test_a_locked_array_needs_no_second_compilation() -> None:
 def test_inputs_are_neither_copied_nor_changed() -> None:
     """Ten million customers take twice the memory, or the next call meets other times."""
     gaps, services = traffic(100, 10)
-    assert queueing._times("gaps", gaps) is gaps
+    assert flat_times("gaps", gaps) is gaps
     kept = gaps.copy(), services.copy()
     simulate_queue(gaps, services, 3)
     simulate_bounded_queue(gaps, services, 3)

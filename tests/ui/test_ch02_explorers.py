@@ -437,46 +437,6 @@ def test_axes_stand_still_while_a_slider_moves(
     assert len(pictures) == len(values)
 
 
-@pytest.mark.parametrize("present", [False, True], ids=["page", "present"])
-@pytest.mark.parametrize("explorer", [VARIABILITY, POOLING, LOOPS], ids=lambda e: e.call)
-def test_no_words_leave_the_picture(explorer: Any, present: bool) -> None:
-    """Cut-off words are what a projector shows first; DejaVu's widths are those of the browser."""
-    for preset in explorer.presets:
-        shell = show(explorer, preset.name, predict=False, present=present)
-        figure = shell._drawing.figure
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        width, height = figure.get_size_inches() * figure.dpi
-        for text in every_text(figure):
-            box = text.get_window_extent()
-            inside = box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1
-            assert inside, f"{preset.name}: {text.get_text()!r} leaves the picture"
-        shell.close()
-
-
-def every_text(figure: Any) -> list[Any]:
-    from matplotlib.text import Text
-
-    found = []
-    for axes in figure.axes:
-        if axes.get_visible():
-            left, bottom, right, top = axes.bbox.extents
-            for text in axes.findobj(Text):
-                if not (text.get_visible() and text.get_text().strip()):
-                    continue
-                # Ticks beyond the limits are made but not drawn.
-                x, y = text.get_window_extent().get_points().mean(axis=0)
-                ticks = [*axes.get_xticklabels(), *axes.get_yticklabels()]
-                outside = not (left - 1 <= x <= right + 1 or bottom - 1 <= y <= top + 1)
-                if text in ticks and outside:
-                    continue
-                found.append(text)
-    assert len(found) > 10
-    return found
-
-
 def test_infinite_values_are_never_drawn_as_words(opened: Any) -> None:
     shell = opened(LOOPS, users=100, think_s=0.0)
     assert math.isinf(shell.result.open_s)

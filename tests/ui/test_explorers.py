@@ -6,10 +6,13 @@ import dataclasses
 import math
 import re
 import xml.etree.ElementTree as ET
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from course.ui import Explorer
 from course.ui.parameters import Choice, Slider, Toggle, controls_of
@@ -181,3 +184,40 @@ def test_guess_is_asked_drawn_and_named(explorer: Explorer) -> None:
     shell.commit(2 * answer)
     assert "by a factor of 2" in shell._sentence.value
     shell.close()
+
+
+@pytest.mark.parametrize("present", [False, True], ids=["page", "present"])
+@ONE
+def test_no_words_leave_the_picture(explorer: Explorer, present: bool) -> None:
+    """Cut-off words are what a projector shows first; DejaVu's widths are those of the browser."""
+    for preset in explorer.presets:
+        shell = show(explorer, preset.name, predict=False, present=present)
+        figure = shell._drawing.figure
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        width, height = figure.get_size_inches() * figure.dpi
+        for text in every_text(figure):
+            box = text.get_window_extent()
+            inside = box.x0 > -1 and box.y0 > -1 and box.x1 < width + 1 and box.y1 < height + 1
+            assert inside, f"{preset.name}: {text.get_text()!r} leaves the picture"
+        shell.close()
+
+
+def every_text(figure: Any) -> list[Any]:
+    found = []
+    for axes in figure.axes:
+        if axes.get_visible():
+            left, bottom, right, top = axes.bbox.extents
+            for text in axes.findobj(Text):
+                if not (text.get_visible() and text.get_text().strip()):
+                    continue
+                # Ticks beyond the limits are made but not drawn.
+                x, y = text.get_window_extent().get_points().mean(axis=0)
+                ticks = [*axes.get_xticklabels(), *axes.get_yticklabels()]
+                outside = not (left - 1 <= x <= right + 1 or bottom - 1 <= y <= top + 1)
+                if text in ticks and outside:
+                    continue
+                found.append(text)
+    found += [t for legend in figure.legends for t in legend.get_texts()]
+    assert len(found) > 10
+    return found

@@ -127,6 +127,18 @@ def _engine_beside_words(r: EngineBeside) -> str:
     )
 
 
+def _engine_beside_question(r: EngineBeside) -> str:
+    if not r.stable:
+        return (
+            f"{percent(r.here_load)} of what the server can finish arrives. What is the mean time "
+            f"in system of the first {_REQUESTS:,} requests?"
+        )
+    return (
+        f"M/M/1 of the same capacity spends {seconds(r.here_mm1_sojourn_s)} on a request at this "
+        f"load ({percent(r.here_load)}). How long does the batching server take?"
+    )
+
+
 def _engine_beside_frame(r: EngineBeside) -> pd.DataFrame:
     import pandas as pd
 
@@ -179,10 +191,7 @@ ENGINE_BESIDE = Explorer(
     ),
     frame=_engine_beside_frame,
     prediction=Prediction(
-        question=lambda r: (
-            f"M/M/1 of the same capacity spends {seconds(r.here_mm1_sojourn_s)} on a request at "
-            f"this load ({percent(r.here_load)}). How long does the batching server take?"
-        ),
+        question=_engine_beside_question,
         unit="s",
         answer=lambda r: r.here_e2e_s,
     ),

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
-from course.words import seconds
+from course.words import figures, seconds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,14 +63,17 @@ class OneRequestPicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make two axes over one time, and the empty boxes."""
-        self._steps: Axes = figure.add_axes((0.1, 0.56, 0.86, 0.3))
-        self._cache: Axes = figure.add_axes((0.1, 0.13, 0.86, 0.34), sharex=self._steps)
-        self._steps.set(xlim=(0, 1), ylim=(0, 1.75), yticks=[])
+        left, bottom = (0.21, 0.19) if self.present else (0.12, 0.13)
+        self._steps: Axes = figure.add_axes((left, 0.56, 0.96 - left, 0.29))
+        self._cache: Axes = figure.add_axes(
+            (left, bottom, 0.96 - left, 0.47 - bottom), sharex=self._steps
+        )
+        self._steps.set(xlim=(0, 1), ylim=(0, 1.9), yticks=[])
         self._steps.grid(visible=False)
         self._steps.tick_params(labelbottom=False)
         self._steps.spines["left"].set_visible(False)
         self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
-        self._cache.set_ylabel("KV cache (tokens)")
+        self._cache.set_ylabel("KV cache\n(tokens)")
         box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
         self._prefill = self.keep(
             self._steps.add_collection(PolyCollection([], facecolor=BLUE, hatch="//", **box))
@@ -110,14 +113,14 @@ class OneRequestPicture(Picture):
         self._first.set_data([result.ttft_s] * 2, [0, 1.15])
         self._ttft.set_data([0, result.ttft_s], [1.15, 1.15])
         self._rest.set_data([result.ttft_s, result.e2e_s], [1.15, 1.15])
-        place(self._ttft_words, 0, 1.45, f"TTFT {seconds(result.ttft_s)}")
+        place(self._ttft_words, 0, 1.55 if self.present else 1.48, f"TTFT {seconds(result.ttft_s)}")
         self._show_rest(result, right)
-        megabytes = result.kv_tokens[-1] * result.kv_bytes_per_token / 1e6
+        megabytes = figures(result.kv_tokens[-1] * result.kv_bytes_per_token / 1e6)
         place(
             self._kv_words,
             max(result.e2e_s, 0.3 * right),
             float(result.kv_tokens[-1]) + 0.02 * top,
-            f"{result.kv_tokens[-1]:,} tokens, {megabytes:,.0f} MB",
+            f"{result.kv_tokens[-1]:,} tokens, {megabytes} MB",
         )
 
     def _show_rest(self, result: OneRequest, right: float) -> None:

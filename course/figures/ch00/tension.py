@@ -61,16 +61,18 @@ class TensionPicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make the four panels; the rows share their words, the columns their users."""
-        spots = [(0.09, 0.57), (0.59, 0.57), (0.09, 0.1), (0.59, 0.1)]
+        rows = (0.53, 0.13) if self.present else (0.57, 0.1)
+        height = 0.25 if self.present else 0.33
+        spots = [(left, bottom) for bottom in rows for left in (0.09, 0.59)]
         titles = [
-            "throughput: output tokens/s",
-            "pace: P95 time per output token (ms)",
-            "wait: P95 time to first token (s)",
+            "throughput: tokens/s",
+            "pace: P95 TPOT (ms)",
+            "wait: P95 TTFT (s)",
             "goodput: good requests/s",
         ]
         self._panels: list[Axes] = []
         for (left, bottom), title in zip(spots, titles, strict=True):
-            axes = figure.add_axes((left, bottom, 0.39, 0.33))
+            axes = figure.add_axes((left, bottom, 0.38, height))
             axes.set_title(title, loc="left", fontsize="medium")
             axes.set_xscale("log", base=2)
             axes.set_xlim(0.9, 580)
@@ -114,8 +116,8 @@ class TensionPicture(Picture):
             self._curves[0], self._dots[0], self._promises[0], self._held[0], self._marks[0],
         ]  # fmt: skip
         figure.legend(
-            handles=handles, loc="upper center", ncols=5, bbox_to_anchor=(0.53, 1.0),
-            columnspacing=1.2, handlelength=1.8,
+            handles=handles, loc="upper center", ncols=3 if self.present else 5,
+            bbox_to_anchor=(0.53, 1.0), columnspacing=1.2, handlelength=1.8,
         )  # fmt: skip
 
     def update(self, result: Tension, guess: Point | None) -> None:
@@ -128,8 +130,8 @@ class TensionPicture(Picture):
             (curve.good_per_s, dots.good_per_s, result.good_per_s),
         ]
         spoken = [
-            f"{figures(result.tokens_per_s)} tokens/s", seconds(result.tpot_p95_s),
-            seconds(result.ttft_p95_s), f"{figures(result.good_per_s)} good requests/s",
+            f"{figures(result.tokens_per_s)}/s", seconds(result.tpot_p95_s),
+            seconds(result.ttft_p95_s), f"{figures(result.good_per_s)}/s",
         ]  # fmt: skip
         for i, (axes, (line, points, here)) in enumerate(zip(self._panels, drawn, strict=True)):
             if i != 2:

@@ -61,13 +61,11 @@ class EngineBesidePicture(Picture):
     def build(self, figure: Figure) -> None:
         """Make two panels on logarithmic times."""
         self._panels = []
-        for left, title in (
-            (0.09, "time in system (s)"),
-            (0.585, "wait before the first step (s)"),
-        ):
-            axes = figure.add_axes((left, 0.14, 0.395, 0.67))
-            axes.set_title(f"mean {title}", loc="left", fontsize="medium")
-            axes.set_xlabel("arrivals, as a share of capacity")
+        bottom, width, height = (0.19, 0.385, 0.5) if self.present else (0.14, 0.395, 0.67)
+        for left, title in ((0.1, "mean time in system (s)"), (0.595, "mean wait for a seat (s)")):
+            axes = figure.add_axes((left, bottom, width, height))
+            axes.set_title(title, loc="left", fontsize="medium")
+            axes.set_xlabel("arrivals over capacity")
             axes.set_xlim(0, 1.1)
             axes.set_yscale("log")
             axes.set_ylim(1e-3, 1e2)
@@ -95,8 +93,8 @@ class EngineBesidePicture(Picture):
             for a in self._panels
         ]
         figure.legend(
-            handles=[self._engine[0], self._mm1[0], self._floor], loc="upper center", ncols=3,
-            bbox_to_anchor=(0.53, 1.0),
+            handles=[self._engine[0], self._mm1[0], self._floor], loc="upper center",
+            ncols=2 if self.present else 3, bbox_to_anchor=(0.53, 1.0),
         )  # fmt: skip
 
     def update(self, result: EngineBeside, guess: Point | None) -> None:

@@ -72,7 +72,8 @@ class HockeyStickPicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make the axes, the legend and the empty artists."""
-        self._axes = axes = figure.add_axes((0.1, 0.13, 0.87, 0.75))
+        box = (0.12, 0.17, 0.86, 0.65) if self.present else (0.1, 0.13, 0.87, 0.75)
+        self._axes = axes = figure.add_axes(box)
         axes.set_xlim(0, 1.08)
         axes.set_ylim(0, 5)
         axes.set_xlabel("utilisation ρ = λ / μ")
@@ -85,7 +86,7 @@ class HockeyStickPicture(Picture):
         )
         self._sim_mean = self.line(
             axes, BLUE, marker="o", markersize=5, linestyle="", markerfacecolor="white", zorder=5,
-            label="mean, simulated (bar: 95 % band)",
+            label="mean, simulated",
         )  # fmt: skip
         self._sim_percentile = self.line(
             axes, ORANGE, marker="s", markersize=5, linestyle="", markerfacecolor="white", zorder=4,

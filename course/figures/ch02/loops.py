@@ -210,7 +210,9 @@ class LoopsPicture(Picture):
         if guess is not None:
             # A wild guess may widen the picture, not flatten the curve to a line on the floor.
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
-        top = _held_half_decade(axes.get_ylim()[1], needed)
+        # Never lower than on the left: the panels compare, and fewer pairs of limits need a frame.
+        left_top = self._left.get_ylim()[1]
+        top = max(_held_half_decade(axes.get_ylim()[1], needed), left_top)
         axes.set_ylim(0, top)
         self._span.set_x(0)
         self._span.set_width(stall.length_s)

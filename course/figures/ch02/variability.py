@@ -19,6 +19,7 @@ from course.figures.axes import (
     Point,
     bars,
     held_limit,
+    no_steady_state,
     place,
 )
 from course.figures.ch02.labels import GROUND, spread
@@ -87,11 +88,7 @@ class VariabilityPicture(Picture):
         axes.set_xlabel("utilisation ρ = λ × mean service time")
         axes.set_ylabel("mean wait before service (s)")
         axes.set_xticks(np.arange(0, 1.01, 0.1))
-        axes.axvspan(1.0, 1.08, facecolor="#f2f2f2", edgecolor="#bdbdbd", hatch="//", linewidth=0)
-        axes.text(
-            1.045, 0.5, "no steady state", rotation=90, va="center", ha="center", color=MUTED,
-            transform=axes.get_xaxis_transform(),
-        )  # fmt: skip
+        no_steady_state(axes, 1.08)
         grown = 1.5 if self.present else 1.0
         point = {
             "marker": "o",

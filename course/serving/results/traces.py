@@ -94,16 +94,18 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
 
 
 def _finished(rows: _Rows, layout: str, path: str) -> Trace:
-    warnings = [
-        f"{count:,} rows without {kind} tokens are left out: failed or empty requests"
-        for kind, count in sorted(rows.left_out.items())
-    ]
+    warnings = []
+    for kind, count in sorted(rows.left_out.items()):
+        one = f"1 row without {kind} tokens is left out: a failed or empty request"
+        more = f"{count:,} rows without {kind} tokens are left out: failed or empty requests"
+        warnings.append(one if count == 1 else more)
     arrival = np.array(rows.arrival, dtype=np.float64)
     prompt = np.array(rows.prompt, dtype=np.int64)
     output = np.array(rows.output, dtype=np.int64)
     back = int((np.diff(arrival) < 0).sum())
     if back:
-        warnings.append(f"arrivals step back in time {back:,} times; the requests are sorted here")
+        often = "once" if back == 1 else f"{back:,} times"
+        warnings.append(f"arrivals step back in time {often}; the requests are sorted here")
         order = np.argsort(arrival, kind="stable")
         arrival, prompt, output = arrival[order], prompt[order], output[order]
     arrival -= arrival[0]

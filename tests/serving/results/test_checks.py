@@ -6,7 +6,7 @@ import pytest
 
 from course.serving.metrics import RequestTimeline, as_table
 from course.serving.results import BenchmarkRun, Latency, RunSummary
-from course.serving.results.checks import check_run, samples_for
+from course.serving.results.checks import check_file, check_run, samples_for
 from tests.serving.results import layouts
 from tests.serving.results.test_layouts import checks, load
 
@@ -142,3 +142,46 @@ def test_little_against_measured_start_times(tmp_path) -> None:
     summary = RunSummary(completed=3, concurrency=3.0, duration_s=2.0)
     (text,) = said("cap", summary, requests=table, starts_known=True)
     assert "give 0.750 requests in flight" in text
+
+
+def test_an_answer_in_one_piece_is_within_a_per_cent() -> None:
+    def of(ttft_s: float) -> list[str]:
+        part = RunSummary(ttft=lat(ttft_s), e2e=lat(2.0), output_tokens_mean=50.0)
+        return said("not-streamed", part)
+
+    assert of(1.97) == []
+    assert of(1.985) != []
+
+
+@pytest.mark.parametrize(("completed", "hint"), [(999, False), (1015, True), (1025, False)])
+def test_the_hint_at_open_files_is_for_just_below_their_limit(completed: int, hint: bool) -> None:
+    (text,) = said("failures", RunSummary(offered=2000, completed=completed, failed=5))
+    assert ("open files" in text) is hint
+
+
+def test_a_cap_has_a_little_room() -> None:
+    """A few per cent over a cap are a window's edge, not a contradiction."""
+    base = {"requests_per_s": 10.0, "max_concurrency": 20}
+    assert said("little", RunSummary(**base, e2e=lat(2.08))) == []
+    assert said("little", RunSummary(**base, e2e=lat(2.2))) != []
+
+
+def test_repeats_and_sweeps_are_told_apart() -> None:
+    def runs(*caps: int) -> list[str]:
+        of_file = [BenchmarkRun("", "ours", RunSummary(max_concurrency=cap)) for cap in caps]
+        return [finding.check for finding in check_file(of_file)]
+
+    assert runs(4) == []
+    assert runs(4, 8) == ["several-runs"]
+    assert runs(4, 4) == ["several-runs", "data-sets"]
+
+
+def test_detail_that_is_not_whole_is_not_held_against_the_file(tmp_path) -> None:
+    """A file that keeps a sample of its requests is no contradiction."""
+    table = load(tmp_path, layouts.vllm_detail()).requests
+    sampled = RunSummary(completed=300, concurrency=90.0, duration_s=2.0, max_concurrency=1)
+    assert said("cap", sampled, requests=table, starts_known=True) == []
+    agrees = RunSummary(completed=3, concurrency=0.76, duration_s=2.0)
+    assert said("cap", agrees, requests=table, starts_known=True) == []
+    unknown = RunSummary(completed=3, concurrency=3.0, duration_s=2.0)
+    assert said("cap", unknown, requests=table, starts_known=False) == []

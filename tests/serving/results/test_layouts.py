@@ -213,11 +213,25 @@ def test_guidellms_groups_and_versions(tmp_path) -> None:
     s = result.summary
     assert (s.offered, s.completed, s.failed, s.incomplete) == (330, 320, 2, 8)
     assert (s.max_concurrency, s.concurrency, result.version) == (8, 8.0, "0.8.1")
+    assert s.tpot.mean_s == pytest.approx(0.34 / 30)
     assert any("it contains the TTFT" in text for text in result.warnings)
     early = load(tmp_path, layouts.guidellm_03())
     assert (early.version, early.summary.asked_per_s) == ("0.3", 24.0)
     assert (early.summary.completed, early.summary.failed) == (320, 2)
     assert any("a token too many" in text for text in early.warnings)
+
+
+def test_guidellms_duration_and_rate_may_have_to_be_found(tmp_path) -> None:
+    by_times = layouts.guidellm_benchmark(
+        duration=layouts.GONE, config={"strategy": {"type_": "throughput", "max_concurrency": 64}}
+    )
+    s = load(tmp_path, layouts.guidellm(by_times)).summary
+    assert s.duration_s == pytest.approx(13.6)
+    assert (s.asked_per_s, s.max_concurrency) == (math.inf, 64)
+    one = layouts.guidellm_benchmark(config={"strategy": {"type_": "synchronous"}})
+    assert load(tmp_path, layouts.guidellm(one)).summary.max_concurrency == 1
+    no_rate = layouts.guidellm_benchmark(config={"strategy": {"type_": "poisson", "rate": -1.0}})
+    assert load(tmp_path, layouts.guidellm(no_rate)).summary.asked_per_s is None
 
 
 def test_an_empty_group_of_guidellm_is_no_zero(tmp_path) -> None:
@@ -319,6 +333,8 @@ def test_llmperf_has_latencies_and_no_rates(tmp_path) -> None:
     assert (s.offered, s.completed, s.failed, s.requests_per_s) == (31, 30, 1, None)
     assert {"itl-definition", "no-start-times", "tpot"} <= set(checks(result))
     assert summarize(result.requests).tpot.mean == pytest.approx(1.0 / 99)
+    assert (s.prompt_tokens_mean, s.output_tokens_mean) == (500.0, 100.0)
+    assert "token-count" not in checks(result)
     two_counts = [layouts.llmperf_response(request_output_throughput_token_per_s=50 / 1.2)] * 5
     assert "token-count" in checks(load(tmp_path, two_counts))
 
@@ -342,3 +358,38 @@ def test_a_run_summary_keeps_every_number_finite(tmp_path) -> None:
             for field, figure in vars(run.summary).items():
                 if isinstance(figure, float) and field != "asked_per_s":
                     assert np.isfinite(figure), (name, field)
+
+
+def test_aiperfs_lines_of_answers_that_were_not_streamed(tmp_path) -> None:
+    """Without a first token's time the answer came as a whole, at the request's latency."""
+    line = layouts.aiperf_line()
+    del line["metrics"]["time_to_first_token"], line["metrics"]["inter_chunk_latency"]
+    (whole,) = load(tmp_path, line).timelines
+    assert whole.token_times_s == (0.15,)
+    assert whole.token_counts == (3,)
+    del line["metrics"]["request_latency"]
+    (whole,) = load(tmp_path, line).timelines
+    assert whole.token_times_s == (0.16,)
+
+
+def test_aiperf_without_counts_offers_nothing_it_does_not_know(tmp_path) -> None:
+    bare = layouts.aiperf(request_count=layouts.GONE, error_request_count=layouts.GONE)
+    assert load(tmp_path, bare).summary.offered is None
+    no_errors = layouts.aiperf(error_request_count=layouts.GONE)
+    assert load(tmp_path, no_errors).summary.offered == 480
+    assert load(tmp_path, no_errors).summary.failed == 0
+
+
+def test_chunks_of_several_tokens_are_counted_for_the_reader(tmp_path) -> None:
+    result = load(tmp_path, layouts.vllm_detail())
+    assert [text for text in result.warnings if "one token a chunk" in text] == [
+        "1 answer has not one token a chunk; the file does not say how many each chunk carried, "
+        "so the tokens inside a chunk have no known gaps"
+    ]
+
+
+def test_many_notes_are_cut_short(tmp_path) -> None:
+    holes = {key: float("nan") for key in layouts.vllm() if key.endswith("_ms")}
+    texts = [t for t in load(tmp_path, layouts.vllm(**holes)).warnings if "no data" in t]
+    assert len(texts) == 10
+    assert any("and 14 more values" in t for t in load(tmp_path, layouts.vllm(**holes)).warnings)
