@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from course.serving import catalog as catalog
     from course.serving import metrics as metrics
     from course.serving import queueing as queueing
+    from course.serving.conventions import as_reported_by as as_reported_by
     from course.serving.cost import LinearStepCost as LinearStepCost
     from course.serving.engine import EngineConfig as EngineConfig
     from course.serving.engine import simulate as simulate
     from course.serving.engine import simulate_closed as simulate_closed
     from course.serving.metrics import SLO as SLO
+    from course.serving.metrics import RequestTimeline as RequestTimeline
     from course.serving.results import load_result as load_result
     from course.serving.results import load_trace as load_trace
     from course.serving.workload import Workload as Workload
@@ -31,9 +33,11 @@ __version__ = "0.1.0"
 _PUBLIC: dict[str, tuple[str, str | None]] = {
     "EngineConfig": ("course.serving.engine", "EngineConfig"),
     "LinearStepCost": ("course.serving.cost", "LinearStepCost"),
+    "RequestTimeline": ("course.serving.metrics", "RequestTimeline"),
     "SLO": ("course.serving.metrics", "SLO"),
     "TODO": ("course.exercises", "TODO"),
     "Workload": ("course.serving.workload", "Workload"),
+    "as_reported_by": ("course.serving.conventions", "as_reported_by"),
     "catalog": ("course.serving.catalog", None),
     "check": ("course.exercises", "check"),
     "explore": ("course.explore", None),

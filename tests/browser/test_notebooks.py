@@ -114,7 +114,7 @@ def test_keyboard_alone_reaches_everything(page: Any, lab: Lab) -> None:
     open_curtain(shell)
     shell.locator("select").first.focus()
     reached = set()
-    for _ in range(14):
+    for _ in range(30):
         reached.add(
             page.evaluate(
                 """() => { const e = document.activeElement;
