@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -96,8 +95,3 @@ def differences(run: Run, reference: Any) -> list[str]:
             )
             break
     return found
-
-
-def largest_gap_s(times_s: Any) -> float:
-    """The largest step between neighbours; NaN where there is none."""
-    return float(np.diff(times_s).max()) if len(times_s) > 1 else math.nan
