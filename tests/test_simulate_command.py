@@ -95,7 +95,7 @@ def test_every_layout_gives_the_same_simulation(layout: str, tmp_path: Path) -> 
     assert float(rows[0]["ttft_s"]) == pytest.approx(ttft_s)
     assert [row["status"] for row in rows] == ["finished"] * 3
     if layout == "burstgpt":
-        assert "1 rows without output tokens are left out" in text
+        assert "1 row without output tokens is left out" in text
 
 
 def test_rate_and_limit_change_the_load(trace: Path, tmp_path: Path) -> None:
