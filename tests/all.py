@@ -30,7 +30,7 @@ STAGES: dict[str, list[list[str]]] = {
         [sys.executable, "-m", "mypy"],
     ],
     "unit": [
-        [*PYTEST, "-n", "2", "-p", "no:benchmark", "tests", "--ignore=tests/browser",
+        [*PYTEST, "-n", "3", "-p", "no:benchmark", "tests", "--ignore=tests/browser",
          "--ignore=tests/benchmarks", "--ignore=tests/notebooks/test_graded.py"],
     ],
     "doctests": [[*PYTEST, "-p", "no:benchmark", "--doctest-modules", "course"]],

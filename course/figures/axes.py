@@ -202,18 +202,29 @@ def no_steady_state(axes: Axes, right: float, *, words: bool = True) -> None:
         )  # fmt: skip
 
 
-def bars(bands: Iterable[tuple[float, Point | None]]) -> tuple[list[float], list[float]]:
+def bars(
+    bands: Iterable[tuple[float, Point | None]], cap: float = 0.0
+) -> tuple[list[float], list[float]]:
     """Return (x, y) of vertical bars as one line broken by NaNs; a band of None draws nothing.
+
+    `cap` is half the width of the strokes across their ends. One path is drawn far faster than
+    markers would be.
 
     >>> bars([(0.5, (1.0, 2.0)), (0.9, None)])
     ([0.5, 0.5, nan], [1.0, 2.0, nan])
     """
     x: list[float] = []
     y: list[float] = []
-    for place_x, band in bands:
-        if band is not None:
-            x += [place_x, place_x, math.nan]
-            y += [*band, math.nan]
+    for at, band in bands:
+        if band is None:
+            continue
+        low, high = band
+        if cap:
+            left, right = at - cap, at + cap
+            x += [left, right, math.nan, left, right, math.nan]
+            y += [low, low, math.nan, high, high, math.nan]
+        x += [at, at, math.nan]
+        y += [low, high, math.nan]
     return x, y
 
 

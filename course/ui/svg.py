@@ -7,11 +7,12 @@ well under one: that difference is what lets a picture follow a slider.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import io
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import matplotlib as mpl
@@ -24,6 +25,7 @@ _counter = itertools.count(1)
 _KEPT_FRAMES = 32
 _HALO = '<text style="paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round;'
 _STYLE_BLOCK = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
+_LONG_NUMBER = re.compile(r"(\d\.\d\d)\d+")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
@@ -73,12 +75,25 @@ class LayeredSvg:
         figure = self._drawing.figure
         width, height = figure.get_size_inches() * 72
         buffer = io.StringIO()
-        with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": self._salt}):
+        with _settings({"svg.fonttype": "none", "svg.hashsalt": self._salt}):
             renderer: Any = _svg_renderer(width, height, buffer)
             for artist in sorted(artists, key=lambda artist: artist.get_zorder()):
                 artist.draw(renderer)
             renderer.finalize()
-        return _inner(buffer.getvalue())
+        # A hundredth of a point is finer than any screen, and half as long to send and to parse.
+        return _LONG_NUMBER.sub(r"\1", _inner(buffer.getvalue()))
+
+
+@contextlib.contextmanager
+def _settings(values: dict[str, str]) -> Iterator[None]:
+    """Set a few of matplotlib's settings for a while; its own context copies all 300 of them."""
+    settings: Any = mpl.rcParams
+    before = {key: settings[key] for key in values}
+    settings.update(values)
+    try:
+        yield
+    finally:
+        settings.update(before)
 
 
 def _svg_renderer(width: float, height: float, buffer: io.StringIO) -> Any:

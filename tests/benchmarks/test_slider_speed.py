@@ -1,11 +1,10 @@
-"""From a moved slider to a changed picture: in the kernel, in a browser, and its memory.
+"""From a moved slider to a changed picture: in the kernel, and in a browser.
 
 Nothing here fails on a slow machine; the table at the end is what is read.
 """
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Iterator
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
-from course.ui.parameters import Slider, controls_of
-from course.ui.shell import Shell, show
+from course.ui.shell import show
 from tests.browser.fixtures import Lab
 from tests.browser.lab import open_and_run_all, open_curtain, shells
-from tests.ui.explorers import every_explorer
+from tests.ui.explorers import every_explorer, random_moves
 
 EXPLORERS = every_explorer()
 ROWS: list[str] = []
@@ -30,19 +27,6 @@ ROWS: list[str] = []
 def table() -> Iterator[None]:
     yield
     print("\n\nfrom slider to picture" + "".join(f"\n  {row}" for row in ROWS))
-
-
-def random_moves(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Moves of one slider at a time around the default state, as a hand makes them."""
-    rng = np.random.default_rng(seed)
-    controls = controls_of(shell.explorer.parameters)
-    sliders = [(n, c) for n, c in controls.items() if isinstance(c, Slider) and not c.slow]
-    for _ in range(count):
-        name, control = sliders[rng.integers(len(sliders))]
-        steps = int((control.high - control.low) / control.step)
-        share = rng.integers(steps + 1) / steps
-        value = control.low + share * (control.high - control.low)
-        yield {name: int(value) if control.whole else float(value)}
 
 
 @pytest.mark.parametrize("name", EXPLORERS)
@@ -64,27 +48,6 @@ def test_kernel(benchmark: Any, name: str) -> None:
     ROWS.append(
         f"{name:<28} kernel   median {np.median(ms):6.1f} ms   P95 {np.quantile(ms, 0.95):6.1f} ms"
     )
-    shell.close()
-
-
-@pytest.mark.parametrize("name", EXPLORERS)
-def test_memory_of_1000_moves(benchmark: Any, name: str) -> None:
-    """What a thousand moves leave behind."""
-    shell = show(EXPLORERS[name], predict=False)
-    for move in random_moves(shell, 150, seed=2):
-        shell.set_state(**move)
-    process = psutil.Process()
-    gc.collect()
-    before = process.memory_info().rss
-
-    def thousand() -> None:
-        for move in random_moves(shell, 1000, seed=3):
-            shell.set_state(**move)
-
-    benchmark.pedantic(thousand, rounds=1, iterations=1)
-    gc.collect()
-    grown = (process.memory_info().rss - before) / 2**20
-    ROWS.append(f"{name:<28} memory   {grown:+.1f} MiB after 1,000 moves")
     shell.close()
 
 

@@ -56,8 +56,8 @@ def test_chunks_of_a_long_prompt_by_hand() -> None:
 def test_boxes_of_the_picture_are_the_steps() -> None:
     shell = explore.one_request(prompt_tokens=992, output_tokens=5, predict=False)
     drawing = shell._drawing
-    decode = [path.vertices for path in drawing._decode.get_paths()]
-    starts = [vertices[:, 0].min() for vertices in decode]
+    corners = drawing._decode.get_path().vertices.reshape(-1, 5, 2)
+    starts = corners[:, :, 0].min(axis=1)
     assert starts == pytest.approx(shell.result.step_start_s[1:].tolist())
     shell.close()
 

@@ -66,6 +66,8 @@ class _Level:
     finished_per_s: float
     ttft_s: np.ndarray
     tpot_s: np.ndarray
+    ttft_p95_s: float
+    tpot_p95_s: float
 
     def good_share(self, p: TensionParameters) -> float:
         good = (self.ttft_s <= p.ttft_promise_s) & (self.tpot_s <= p.tpot_promise_ms / 1e3)
@@ -88,17 +90,18 @@ def _level(users: int, lengths: tuple[int, int]) -> _Level:
     run = simulate_closed(users, 0.0, work, cost, config)
     ttft, tpot = np.asarray(run.ttft_s), np.asarray(run.tpot_s)
     duration = float(run.finish_s.max())
-    return _Level(requests * output / duration, requests / duration, ttft, tpot)
+    ttft_p95, tpot_p95 = (float(np.quantile(times, _QUANTILE)) for times in (ttft, tpot))
+    return _Level(requests * output / duration, requests / duration, ttft, tpot, ttft_p95, tpot_p95)
 
 
-def _curve(p: TensionParameters) -> LoadCurve:
+def _curve(p: TensionParameters, shares: np.ndarray) -> LoadCurve:
     levels = [_level(users, p.lengths) for users in _LOADS]
     return LoadCurve(
         users=np.array(_LOADS, dtype=float),
         tokens_per_s=np.array([level.tokens_per_s for level in levels]),
-        tpot_p95_s=np.array([np.quantile(level.tpot_s, _QUANTILE) for level in levels]),
-        ttft_p95_s=np.array([np.quantile(level.ttft_s, _QUANTILE) for level in levels]),
-        good_per_s=np.array([level.good_per_s(p) for level in levels]),
+        tpot_p95_s=np.array([level.tpot_p95_s for level in levels]),
+        ttft_p95_s=np.array([level.ttft_p95_s for level in levels]),
+        good_per_s=np.array([level.finished_per_s for level in levels]) * shares,
     )
 
 
@@ -124,16 +127,17 @@ def measured(lengths: tuple[int, int]) -> LoadCurve:
 
 
 def _tension(p: TensionParameters) -> Tension:
-    curve, here = _curve(p), _level(p.users, p.lengths)
-    held = [u for u in _LOADS if _level(u, p.lengths).good_share(p) >= _QUANTILE]
+    shares = np.array([_level(users, p.lengths).good_share(p) for users in _LOADS])
+    curve, here = _curve(p, shares), _level(p.users, p.lengths)
+    held = [users for users, share in zip(_LOADS, shares, strict=True) if share >= _QUANTILE]
     return Tension(
         title=f"{p.lengths[0]:,} tokens in, {p.lengths[1]:,} out",
         curve=curve,
         measured=measured(p.lengths),
         users=p.users,
         tokens_per_s=here.tokens_per_s,
-        tpot_p95_s=float(np.quantile(here.tpot_s, _QUANTILE)),
-        ttft_p95_s=float(np.quantile(here.ttft_s, _QUANTILE)),
+        tpot_p95_s=here.tpot_p95_s,
+        ttft_p95_s=here.ttft_p95_s,
         good_per_s=here.good_per_s(p),
         finished_per_s=here.finished_per_s,
         ttft_promise_s=p.ttft_promise_s,
@@ -186,10 +190,8 @@ def compared_with_measured() -> pd.DataFrame:
         levels = [_level(int(users), lengths) for users in points.users]
         ratios = {
             "tokens/s": np.array([level.tokens_per_s for level in levels]) / points.tokens_per_s,
-            "P95 TPOT": np.array([np.quantile(level.tpot_s, _QUANTILE) for level in levels])
-            / points.tpot_p95_s,
-            "P95 TTFT": np.array([np.quantile(level.ttft_s, _QUANTILE) for level in levels])
-            / points.ttft_p95_s,
+            "P95 TPOT": np.array([level.tpot_p95_s for level in levels]) / points.tpot_p95_s,
+            "P95 TTFT": np.array([level.ttft_p95_s for level in levels]) / points.ttft_p95_s,
         }
         row: dict[str, Any] = {"sweep": f"{lengths[0]:,} in, {lengths[1]:,} out"}
         for name, ratio in ratios.items():

@@ -20,9 +20,9 @@ from course.words import figures, percent, seconds
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOADS = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.03, 1.08])
+_LOADS = np.array([0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.08])
 _MM1_LOADS = 1 - np.geomspace(0.99, 1e-3, 120)
-_REQUESTS = 4000
+_REQUESTS = 2500
 # Lengths of a chat: prompts of about 330 tokens in the middle, answers of 150 on average.
 _PROMPT, _OUTPUT = Lognormal(5.8, 0.8), Lognormal(4.76, 0.7)
 

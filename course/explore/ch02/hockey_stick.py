@@ -18,7 +18,7 @@ from course.words import figures, percent, seconds
 if TYPE_CHECKING:
     import pandas as pd
 
-_LOADS = np.round(np.concatenate([np.arange(0.1, 0.9, 0.1), [0.85, 0.9, 0.95]]), 2)
+_LOADS = np.round(np.arange(0.1, 0.95, 0.1), 2)
 _CURVE = 1 - np.geomspace(1.0, 2e-3, 160)
 
 
@@ -43,7 +43,7 @@ class HockeyStickParameters:
         help="The time that the chosen percentile must stay below; 0 draws no promise",
     )  # fmt: skip
     customers: int = choice(
-        100_000, {"off": 0, "10,000": 10_000, "100,000": 100_000, "400,000": 400_000},
+        40_000, {"off": 0, "10,000": 10_000, "40,000": 40_000, "400,000": 400_000},
         label="Simulated requests", help="How many requests each simulated point lets through",
     )  # fmt: skip
     seed: int = count(

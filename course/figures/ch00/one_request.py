@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 
 from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
 from course.words import figures, seconds
@@ -49,11 +49,19 @@ class OneRequest:
         return int((self.step_prefill_tokens == 0).sum())
 
 
-def _boxes(start: FloatArray, end: FloatArray, low: float, high: float) -> list[FloatArray]:
-    return [
-        np.array([(a, low), (b, low), (b, high), (a, high)])
-        for a, b in zip(start, end, strict=True)
-    ]
+def _boxes(start: FloatArray, end: FloatArray, low: float, high: float) -> Path:
+    """All boxes as one path: a path of a thousand corners is drawn faster than a hundred paths."""
+    if not start.size:
+        return Path(np.empty((0, 2)))
+    corners = np.stack(
+        [
+            np.stack([x, np.full(x.shape, y)], axis=-1)
+            for x, y in ((start, low), (end, low), (end, high), (start, high), (start, low))
+        ],
+        axis=1,
+    )
+    codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], start.size)
+    return Path(corners.reshape(-1, 2), codes)
 
 
 class OneRequestPicture(Picture):
@@ -75,12 +83,11 @@ class OneRequestPicture(Picture):
         self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
         self._cache.set_ylabel("KV cache\n(tokens)")
         box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
+        empty = Path(np.empty((0, 2)))
         self._prefill = self.keep(
-            self._steps.add_collection(PolyCollection([], facecolor=BLUE, hatch="//", **box))
+            self._steps.add_patch(PathPatch(empty, facecolor=BLUE, hatch="//", **box))
         )
-        self._decode = self.keep(
-            self._steps.add_collection(PolyCollection([], facecolor=ORANGE, **box))
-        )
+        self._decode = self.keep(self._steps.add_patch(PathPatch(empty, facecolor=ORANGE, **box)))
         self._kv = self.line(self._cache, GREEN, drawstyle="steps-post")
         self._first = self.line(self._steps, INK, linewidth=1.2, linestyle=(0, (2, 2)))
         self._ttft = self.line(self._steps, BLUE, linewidth=1.4, marker="|", markersize=9)
@@ -104,8 +111,8 @@ class OneRequestPicture(Picture):
         self._cache.set_ylim(0, top)
         prefill = result.step_prefill_tokens > 0
         start, end = result.step_start_s, result.step_end_s
-        self._prefill.set_verts(_boxes(start[prefill], end[prefill], 0.1, 0.9))
-        self._decode.set_verts(_boxes(start[~prefill], end[~prefill], 0.1, 0.9))
+        self._prefill.set_path(_boxes(start[prefill], end[prefill], 0.1, 0.9))
+        self._decode.set_path(_boxes(start[~prefill], end[~prefill], 0.1, 0.9))
         # The white edges that part the boxes would cover boxes of a few points' width.
         points = 0.86 * 72 * self.size[0] * result.tpot_s / right if result.decode_steps else 1.0
         self._decode.set_linewidth(min(0.6, 0.2 * points))

@@ -23,6 +23,8 @@ from course.figures.axes import (
 )
 from course.words import figures, seconds
 
+_CAP = 0.006
+
 
 @dataclass(frozen=True)
 class SimulatedPoint:
@@ -95,7 +97,7 @@ class HockeyStickPicture(Picture):
         faint = {"linestyle": "", "markersize": 5, "markerfacecolor": "white", "alpha": 0.35}
         self._unsure_mean = self.line(axes, BLUE, marker="o", zorder=4, **faint)
         self._unsure_percentile = self.line(axes, ORANGE, marker="s", zorder=4, **faint)
-        bar = {"linewidth": 1.6, "marker": "_", "markersize": 9, "zorder": 4}
+        bar = {"linewidth": 1.6, "zorder": 4}
         self._mean_bands = self.line(axes, BLUE, **bar)
         self._percentile_bands = self.line(axes, ORANGE, **bar)
         self._here = self.line(axes, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
@@ -151,8 +153,10 @@ class HockeyStickPicture(Picture):
         self._unsure_percentile.set_data(
             [p.utilization for p in unsure], [p.percentile_s for p in unsure]
         )
-        self._mean_bands.set_data(*bars((p.utilization, p.mean_band_s) for p in points))
-        self._percentile_bands.set_data(*bars((p.utilization, p.percentile_band_s) for p in points))
+        self._mean_bands.set_data(*bars(((p.utilization, p.mean_band_s) for p in points), _CAP))
+        self._percentile_bands.set_data(
+            *bars(((p.utilization, p.percentile_band_s) for p in points), _CAP)
+        )
 
     def _show_target(self, result: HockeyStick, top: float) -> None:
         if result.target_s is None:

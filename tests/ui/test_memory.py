@@ -1,0 +1,30 @@
+"""A lesson of an hour is a thousand moves: none may leave anything behind in the kernel."""
+
+from __future__ import annotations
+
+import gc
+
+import psutil
+import pytest
+
+from course.ui.shell import show
+from tests.ui.explorers import every_explorer, random_moves
+
+EXPLORERS = every_explorer()
+MOVES = 1000
+MOST_GROWN_BYTES = 20 * 2**20
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_a_thousand_moves_leave_nothing_behind(name: str) -> None:
+    shell = show(EXPLORERS[name], predict=False)
+    for move in random_moves(shell, 120, seed=2):
+        shell.set_state(**move)
+    process = psutil.Process()
+    gc.collect()
+    before = process.memory_info().rss
+    for move in random_moves(shell, MOVES, seed=3):
+        shell.set_state(**move)
+    gc.collect()
+    shell.close()
+    assert process.memory_info().rss - before < MOST_GROWN_BYTES
