@@ -1,4 +1,4 @@
-"""Runs every stage of the tests one after the other and says how long each took.
+"""Runs every stage of the tests, two at a time, and says how long each took.
 
     python tests/all.py            all stages
     python tests/all.py unit       only the named ones
@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,7 +32,7 @@ STAGES: dict[str, list[list[str]]] = {
         [sys.executable, "-m", "mypy"],
     ],
     "unit": [
-        [*PYTEST, "-n", "3", "-p", "no:benchmark", "tests", "--ignore=tests/browser",
+        [*PYTEST, "-n", "2", "-p", "no:benchmark", "tests", "--ignore=tests/browser",
          "--ignore=tests/benchmarks", "--ignore=tests/notebooks/test_graded.py"],
     ],
     "doctests": [[*PYTEST, "-p", "no:benchmark", "--doctest-modules", "course"]],
@@ -43,25 +45,69 @@ STAGES: dict[str, list[list[str]]] = {
 }  # fmt: skip
 
 
+# The unit tests fill one core and a half; the other stages, which wait a lot, run beside them. The
+# benchmarks come last and alone.
+LANES = [["unit"], ["style", "doctests", "notebooks", "browser"]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a stage ended."""
+
+    stage: str
+    passed: bool
+    seconds: float
+
+
+def run_stage(stage: str, environment: dict[str, str], *, live: bool) -> Outcome:
+    """Run a stage's commands; print as it goes, or in one piece at the end."""
+    start = time.perf_counter()
+    said, codes = [f"\n=== {stage}\n"], []
+    for command in STAGES[stage]:
+        if live:
+            print("".join(said), flush=True)
+            said = []
+            codes.append(subprocess.call(command, cwd=ROOT, env=environment))
+            continue
+        done = subprocess.run(
+            command, cwd=ROOT, env=environment, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        said.append(done.stdout)
+        codes.append(done.returncode)
+    if said:
+        print("".join(said), flush=True)
+    return Outcome(stage, not any(codes), time.perf_counter() - start)
+
+
+def run_lane(stages: list[str], environment: dict[str, str]) -> list[Outcome]:
+    """Run stages one after the other."""
+    return [run_stage(stage, environment, live=False) for stage in stages]
+
+
 def main(wanted: list[str]) -> int:
     """Run the wanted stages (all without any) and return the exit status."""
     unknown = set(wanted) - set(STAGES)
     if unknown:
         print(f"no stage {', '.join(sorted(unknown))}; there are: {', '.join(STAGES)}")
         return 2
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "COURSE_PROGRESS": "off"}
-    outcome: list[tuple[str, bool, float]] = []
-    for stage in wanted or STAGES:
-        print(f"\n=== {stage}", flush=True)
-        start = time.perf_counter()
-        codes = [subprocess.call(command, cwd=ROOT, env=environment) for command in STAGES[stage]]
-        outcome.append((stage, not any(codes), time.perf_counter() - start))
+    environment = {**os.environ, "COURSE_PROGRESS": "off"}
+    outcomes: list[Outcome] = []
+    if wanted:
+        outcomes = [run_stage(stage, environment, live=True) for stage in wanted]
+    else:
+        print("Running all stages; each prints when it is done (about 8 minutes).", flush=True)
+        with ThreadPoolExecutor(len(LANES)) as pool:
+            for lane in pool.map(lambda lane: run_lane(lane, environment), LANES):
+                outcomes += lane
+        outcomes.append(run_stage("benchmarks", environment, live=True))
     print("\nstage        result    seconds")
-    for stage, good, spent in outcome:
-        print(f"{stage:<12} {'passed' if good else 'FAILED':<8} {spent:>8.0f}")
-    good = sum(passed for _, passed, _ in outcome)
-    print(f"stages: {good} passed, {len(outcome) - good} failed")
-    return 0 if good == len(outcome) else 1
+    for outcome in outcomes:
+        result = "passed" if outcome.passed else "FAILED"
+        print(f"{outcome.stage:<12} {result:<8} {outcome.seconds:>8.0f}")
+    good = sum(outcome.passed for outcome in outcomes)
+    print(f"stages: {good} passed, {len(outcomes) - good} failed")
+    return 0 if good == len(outcomes) else 1
 
 
 if __name__ == "__main__":

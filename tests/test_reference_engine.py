@@ -819,7 +819,7 @@ def test_random_cases_reach_the_rare_rules() -> None:
     # A withdrawal needs priorities and a full cache: drawn apart, or it is seen by luck alone.
     pressed = engine_cases(closed=None, order="priority", pressed=True)
 
-    @settings(random_cases, max_examples=400)
+    @settings(random_cases, max_examples=250)
     @given(engine_cases(closed=None) | pressed)
     def look(case: dict[str, Any]) -> None:
         run = run_case(case)

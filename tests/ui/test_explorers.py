@@ -99,7 +99,7 @@ def test_every_extreme_of_every_range_draws(explorer: Explorer) -> None:
 
 @ONE
 @settings(
-    max_examples=12, deadline=None, derandomize=True,
+    max_examples=6, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(data=st.data())

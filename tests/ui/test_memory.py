@@ -11,8 +11,8 @@ from course.ui.shell import show
 from tests.ui.explorers import every_explorer, random_moves
 
 EXPLORERS = every_explorer()
-# All share one shell: the first is moved a thousand times, the others a quarter of that.
-MOVES = {name: 1000 if i == 0 else 250 for i, name in enumerate(EXPLORERS)}
+# All share one shell: the first is moved a thousand times, the others a fifth of that.
+MOVES = {name: 1000 if i == 0 else 200 for i, name in enumerate(EXPLORERS)}
 MOST_GROWN_BYTES_PER_MOVE = 20 * 2**20 / 1000
 
 
