@@ -13,7 +13,8 @@ Pollaczek–Khinchine; Kingman (1961) for G/G/1; the others are named where they
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -69,6 +70,7 @@ __all__ = [
     "mg1",
     "mm1",
     "mm1_closed",
+    "mm1_closed_curve",
     "mm1k",
     "mmc",
     "sample_times",
@@ -347,20 +349,45 @@ def mm1_closed(users: int, think_s: float, service_rate_per_s: float) -> ClosedL
     users = whole("users", users, high=LARGEST_USERS)
     think_s = at_least("think_s", think_s)
     service = at_least("service_rate_per_s", service_rate_per_s, above=True)
-    in_system = response_s = throughput = 0.0
-    for present in range(1, users + 1):
-        response_s = (1 + in_system) / service  # it finds what one user fewer leaves on average
-        throughput = present / (think_s + response_s)
-        in_system = throughput * response_s
+    ((throughput, response_s),) = deque(_mean_values(users, think_s, service), maxlen=1)
     return ClosedLoopFigures(
         users=users,
         think_s=think_s,
         service_rate_per_s=service,
         utilization=throughput / service,
         throughput_per_s=throughput,
-        mean_in_system=in_system,
+        mean_in_system=throughput * response_s,
         mean_response_s=response_s,
     )
+
+
+def mm1_closed_curve(
+    users: int, think_s: float, service_rate_per_s: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return (throughput per s, mean response in s) of 1, 2, … `users` users; shapes (users,).
+
+    The same figures as `mm1_closed` for each number of users, in one pass. Raises ValueError as
+    that does.
+
+    >>> throughput, response_s = mm1_closed_curve(50, think_s=4.0, service_rate_per_s=10)
+    >>> round(float(throughput[-1]), 3), round(float(response_s[-1]), 3)
+    (9.813, 1.095)
+    """
+    users = whole("users", users, high=LARGEST_USERS)
+    think_s = at_least("think_s", think_s)
+    service = at_least("service_rate_per_s", service_rate_per_s, above=True)
+    throughput, response_s = np.array(list(_mean_values(users, think_s, service))).T
+    return throughput, response_s
+
+
+def _mean_values(users: int, think_s: float, service: float) -> Iterator[tuple[float, float]]:
+    """The throughput and the mean response of 1, 2, … users: mean-value analysis, one at a time."""
+    in_system = 0.0
+    for present in range(1, users + 1):
+        response_s = (1 + in_system) / service  # it finds what one user fewer leaves on average
+        throughput = present / (think_s + response_s)
+        in_system = throughput * response_s
+        yield throughput, response_s
 
 
 def max_arrival_rate_for(p: float, target_s: float, service_rate_per_s: float) -> float:

@@ -671,3 +671,12 @@ def test_whole_floats_and_numpy_numbers_are_numbers() -> None:
     assert queueing.LARGEST_CAPACITY == 1_000_000
     with pytest.raises(ValueError, match="capacity=1000001 is above"):
         mm1k(1, 1, 1_000_001)
+
+
+def test_a_closed_curve_is_the_closed_loop_at_each_number_of_users() -> None:
+    """If it failed, a picture's curve and the sentence under it would disagree."""
+    throughput, response_s = queueing.mm1_closed_curve(30, 1.5, 8.0)
+    for users in (1, 2, 17, 30):
+        q = queueing.mm1_closed(users, 1.5, 8.0)
+        assert throughput[users - 1] == q.throughput_per_s
+        assert response_s[users - 1] == q.mean_response_s

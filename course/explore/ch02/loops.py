@@ -65,11 +65,9 @@ def _luck(requests: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 @lru_cache(maxsize=64)
 def _closed_curve(think_services: float) -> tuple[np.ndarray, np.ndarray]:
     """Throughput and mean response of 1, 2, … users in units of the mean service time."""
-    loops = [queueing.mm1_closed(n, think_services, 1.0) for n in _CURVE_USERS]
-    return (
-        np.array([loop.throughput_per_s for loop in loops]),
-        np.array([loop.mean_response_s for loop in loops]),
-    )
+    throughput, response = queueing.mm1_closed_curve(_MOST_USERS, think_services, 1.0)
+    shown = np.array(_CURVE_USERS) - 1
+    return throughput[shown], response[shown]
 
 
 def _undisturbed(p: LoopsParameters) -> tuple[queueing.RequestTimes, np.ndarray]:
