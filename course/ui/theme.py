@@ -9,7 +9,7 @@ from typing import Final
 STYLE: Final = """
 <style>
 .course-shell{border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;padding:10px 12px;
-  max-width:1120px}
+  max-width:1120px;contain:layout style}
 .course-shell .course-title{font-size:1.15em;font-weight:600;line-height:1.3}
 .course-shell .course-story{line-height:1.4;max-width:110ch}
 .course-shell .course-story b{font-weight:600}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 
@@ -21,6 +21,7 @@ from tests.ui.explorers import every_explorer, random_moves
 
 EXPLORERS = every_explorer()
 ROWS: list[str] = []
+ALONE = ["from course import explore", "explore.hockey_stick()"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,9 +70,20 @@ WATCH = """
 """
 
 
-def test_browser(benchmark: Any, page: Any, lab: Lab, artifacts: Path) -> None:
+def alone(lab: Lab) -> str:
+    """A notebook with the explorer in its default scenario and nothing else."""
+    cells = [nbformat.v4.new_code_cell(source) for source in ALONE]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)"}}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    nbformat.write(notebook, lab.desk / "alone.ipynb")
+    return "alone.ipynb"
+
+
+@pytest.mark.parametrize("place", ["alone", "in notebook 02"])
+def test_browser(benchmark: Any, page: Any, lab: Lab, place: str) -> None:
     """Key press to painted picture, in JupyterLab."""
-    open_and_run_all(page, lab, "02_mm1_queueing.ipynb")
+    notebook = alone(lab) if place == "alone" else "02_mm1_queueing.ipynb"
+    open_and_run_all(page, lab, notebook)
     shell = shells(page)[0]
     shell.scroll_into_view_if_needed()
     open_curtain(shell)
@@ -88,6 +100,6 @@ def test_browser(benchmark: Any, page: Any, lab: Lab, artifacts: Path) -> None:
     delays = page.evaluate("() => window.delays")
     assert len(delays) > 40, "the picture did not follow the slider"
     ROWS.append(
-        f"{'explore.hockey_stick':<28} browser  median {statistics.median(delays):6.1f} ms   "
+        f"{f'hockey_stick, {place}':<28} browser  median {statistics.median(delays):6.1f} ms   "
         f"P95 {np.quantile(delays, 0.95):6.1f} ms   ({len(delays)} moves)"
     )
