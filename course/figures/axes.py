@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -256,9 +255,3 @@ def held_limit(current: float, needed: float, *, shrink_below: float = 0.25) -> 
     if shrink_below * current <= needed <= current:
         return current
     return nice_ceiling(needed)
-
-
-def step_cdf(values: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (sorted values, share at or below each) for drawing an empirical distribution."""
-    ordered = np.sort(np.asarray(values, dtype=float))
-    return ordered, np.arange(1, ordered.size + 1) / ordered.size

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.hockey_stick import HockeyStick, HockeyStickPicture, SimulatedPoint
 from course.serving import queueing
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
@@ -53,7 +54,7 @@ class HockeyStickParameters:
 
 def _simulated(utilization: float, customers: int, seed: int, percentile: float) -> SimulatedPoint:
     """Simulate one load in units of the mean service time (service rate 1)."""
-    gaps, services = _draws(customers, seed)
+    gaps, services = unit_exponentials(customers, seed)
     sojourn = queueing.simulate_queue(gaps / utilization, services) + services
     mean = queueing.batch_means(sojourn, utilization=utilization)
     quantile = queueing.batch_quantile(sojourn, percentile, utilization=utilization)
@@ -71,13 +72,6 @@ def _band(interval: queueing.Interval) -> tuple[float, float] | None:
     if interval.low is None or interval.high is None:
         return None
     return interval.low, interval.high
-
-
-@lru_cache(maxsize=8)
-def _draws(customers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit-mean exponential gaps and services: the same luck at every load."""
-    rng = np.random.default_rng(seed)
-    return rng.exponential(size=customers), rng.exponential(size=customers)
 
 
 @lru_cache(maxsize=32)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.pooling import Pooling, PoolingPicture, SimulatedSystem, System
 from course.serving import queueing
 from course.serving.bounded_pool import mmck
@@ -59,13 +60,6 @@ class PoolingParameters:
     )
 
 
-@lru_cache(maxsize=2)
-def _luck(customers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unit-mean exponential gaps and services: the same luck for every system and load."""
-    rng = np.random.default_rng(seed)
-    return rng.exponential(size=customers), rng.exponential(size=customers)
-
-
 # In units of one mean service, nothing matters but the load, the servers and the places. A fast
 # server is the one-server system on a faster clock, and so is each of the separate queues.
 
@@ -112,7 +106,7 @@ def _simulated(
     wait_only: bool,
     luck: tuple[int, int],
 ) -> SimulatedSystem:
-    gaps, services = _luck(*luck)
+    gaps, services = unit_exponentials(*luck)
     gaps = gaps / (load * servers)
     rejected, busy = 0.0, load
     if places is None:

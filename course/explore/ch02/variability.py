@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.variability import SimulatedWait, Variability, VariabilityPicture
 from course.serving import queueing, varied_times
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
@@ -54,8 +55,7 @@ class VariabilityParameters:
 @lru_cache(maxsize=2)
 def _luck(customers: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Logarithms of unit-mean exponential draws: the same luck at every variability and load."""
-    rng = np.random.default_rng(seed)
-    gaps, services = rng.exponential(size=customers), rng.exponential(size=customers)
+    gaps, services = unit_exponentials(customers, seed)
     return np.log(gaps), np.log(services)
 
 
