@@ -65,6 +65,7 @@ class Shell(Generic[P, R]):
         self._moving = False
         self._drawing = explorer.drawing(present)
         self._svg = LayeredSvg(self._drawing)
+        self._shown = ("", "", False)
         self._initial_preset = preset
         self._build(preset, present)
         self._redraw()
@@ -89,7 +90,8 @@ class Shell(Generic[P, R]):
     @property
     def svg(self) -> str:
         """The picture as it is on the screen."""
-        return str(self._figure.value)
+        title, description, with_data = self._shown
+        return self._svg.text(title, description, with_data=with_data)
 
     @property
     def curtain_closed(self) -> bool:
@@ -184,7 +186,13 @@ class Shell(Generic[P, R]):
             layout=widgets.Layout(width="auto"),
         )
         self._story = self._make(widgets.HTML)
-        self._figure = self._make(widgets.HTML, layout=widgets.Layout(width="100%"))
+        # Two pictures, one over the other: a move sends the upper one alone.
+        self._frame = self._make(widgets.HTML)
+        self._data = self._make(widgets.HTML)
+        self._figure = self._make(
+            widgets.Box, [self._frame, self._data], layout=widgets.Layout(width="100%")
+        )
+        self._figure.add_class("course-layers")
         self._sentence = self._make(widgets.HTML, layout=widgets.Layout(width="100%"))
         self._code = self._make(
             widgets.Text,
@@ -386,14 +394,19 @@ class Shell(Generic[P, R]):
         _set_visible(self._curtain, self._closed)
         if self._closed:
             self._ask()
-            self._figure.value = self._svg.text(title, self.explorer.alt, with_data=False)
+            self._show_picture(title, self.explorer.alt, with_data=False)
             self._sentence.value = _sentence(theme.CURTAIN_CLOSED)
         else:
             words = self.explorer.narrate(result)
             verdict = self._verdict()
-            self._figure.value = self._svg.text(title, f"{self.explorer.alt} {words}")
+            self._show_picture(title, f"{self.explorer.alt} {words}", with_data=True)
             self._sentence.value = _sentence(words, verdict)
         self._code.value = self.as_python()
+
+    def _show_picture(self, title: str, description: str, *, with_data: bool) -> None:
+        self._shown = (title, description, with_data)
+        self._frame.value = self._svg.frame_element()
+        self._data.value = self._svg.data_element(title, description, with_data=with_data)
 
     def _verdict(self) -> str:
         """How far the guess was off, for as long as there is one."""

@@ -1,8 +1,8 @@
 """A matplotlib figure as SVG text in two layers; which artist lies in which is not decided here.
 
 The *frame* (axes, ticks, labels, legend) is drawn once and kept while its key stands; the *data
-layer* alone is drawn on every move. Redrawing everything takes about 30 ms a panel, the data layer
-well under one: that difference is what lets a picture follow a slider.
+layer* alone is drawn, and sent, on every move. Redrawing everything takes about 30 ms a panel, the
+data layer well under one: that difference is what lets a picture follow a slider.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _KEPT_FRAMES = 32
 _HALO = '<text style="paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round;'
 _STYLE_BLOCK = re.compile(r"<defs>\s*<style.*?</style>\s*</defs>", re.DOTALL)
 _LONG_NUMBER = re.compile(r"(\d\.\d\d)\d+")
+_WORDS = re.compile(r"(>[^<]*</text>)")
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
@@ -41,22 +42,44 @@ class LayeredSvg:
 
     def text(self, title: str, description: str, *, with_data: bool = True) -> str:
         """Return the whole SVG element; without data only the frame is drawn."""
-        figure = self._drawing.figure
-        width, height = figure.get_size_inches() * 72
-        frame = self._frame()
-        # A white edge keeps words readable where they lie on a line.
-        data = (
-            self._layer(self._drawing.data()).replace('<text style="', _HALO) if with_data else ""
+        return self._element(
+            f'<g class="course-frame">{self._frame()}</g>{self._data(with_data)}',
+            self._named(title, description),
         )
-        name = f"{self._salt}-title {self._salt}-desc"
+
+    def frame_element(self) -> str:
+        """Return the frame as an SVG element of its own, to lie under the data layer."""
+        return self._element(f'<g class="course-frame">{self._frame()}</g>', 'aria-hidden="true"')
+
+    def data_element(self, title: str, description: str, *, with_data: bool = True) -> str:
+        """Return the data layer as an SVG element of its own, which has the picture's words."""
+        return self._element(self._data(with_data), self._named(title, description))
+
+    def _element(self, inner: str, attributes: str) -> str:
+        width, height = self._drawing.figure.get_size_inches() * 72
+        head, _, words = attributes.partition(">")
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-            f'viewBox="0 0 {width:g} {height:g}" width="100%" role="img" aria-labelledby="{name}" '
+            f'viewBox="0 0 {width:g} {height:g}" width="100%" {head} '
             'class="course-figure" style="stroke-linejoin:round;stroke-linecap:butt">'
+            f"{words}{inner}</svg>"
+        )
+
+    def _named(self, title: str, description: str) -> str:
+        """Return the attributes, and after ">" the elements, that give a picture its words."""
+        name = f"{self._salt}-title {self._salt}-desc"
+        return (
+            f'role="img" aria-labelledby="{name}">'
             f'<title id="{self._salt}-title">{html.escape(title)}</title>'
             f'<desc id="{self._salt}-desc">{html.escape(description)}</desc>'
-            f'<g class="course-frame">{frame}</g><g class="course-data">{data}</g></svg>'
         )
+
+    def _data(self, with_data: bool) -> str:
+        if not with_data:
+            return '<g class="course-data"></g>'
+        # A white edge keeps words readable where they lie on a line.
+        data = self._layer(self._drawing.data()).replace('<text style="', _HALO)
+        return f'<g class="course-data">{data}</g>'
 
     def _frame(self) -> str:
         key = self._drawing.frame_key()
@@ -81,7 +104,14 @@ class LayeredSvg:
                 artist.draw(renderer)
             renderer.finalize()
         # A hundredth of a point is finer than any screen, and half as long to send and to parse.
-        return _LONG_NUMBER.sub(r"\1", _inner(buffer.getvalue()))
+        return _shortened(_inner(buffer.getvalue()))
+
+
+def _shortened(drawing: str) -> str:
+    """Cut the coordinates to hundredths, and no digit of what is written in the picture."""
+    parts = _WORDS.split(drawing)
+    parts[::2] = [_LONG_NUMBER.sub(r"\1", part) for part in parts[::2]]
+    return "".join(parts)
 
 
 @contextlib.contextmanager

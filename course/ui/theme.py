@@ -16,7 +16,10 @@ STYLE: Final = """
 .course-shell .course-sentence{font-size:1.02em;line-height:1.45;max-width:88ch;padding:2px 0}
 .course-shell .course-curtain{border-left:4px solid #0072B2;padding:4px 10px;margin:4px 0}
 .course-shell .course-problem{border-left:4px solid #D55E00;padding:4px 10px}
-.course-shell .course-figure{background:#fff;display:block}
+.course-shell .course-layers{display:grid;overflow:hidden;background:#fff}
+.course-shell .course-layers>*{grid-area:1/1;width:100%;min-width:0;margin:0}
+.course-shell .course-layers>*>*{display:block}
+.course-shell .course-figure{display:block}
 .course-shell .widget-html,.course-shell .widget-html-content{overflow:visible;line-height:1.4}
 .course-shell .course-controls .widget-label{flex:1 0 100%;width:100%;text-align:left;
   height:auto;min-height:20px;line-height:1.3;white-space:normal;padding-top:2px}
