@@ -1,0 +1,976 @@
+"""A slow reference of a served engine: clients who give up and retry, and a gate that may say no.
+
+What lives here: the rules of the service put into the most obvious code, one event at a time, one
+step at a time, one token at a time, with lists that are searched from end to end. What does not:
+speed, validation of input, metrics, and anything of `course` besides the hash that spreads
+retries. It repeats the engine's own rules (batching, KV blocks, preemption, orders) rather than
+importing them from `reference_engine`, because here the client's clock runs between the steps;
+`test_reference_service` holds the two equal where nobody gives up and nobody is refused.
+
+Notation: an *attempt* is one sending of a row of the workload. It has prompt P, output O, `emitted`
+tokens so far e, `computed` KV tokens c; it lacks P + e - c. t is a step's start, e its end.
+
+Readings
+========
+1.  All readings of `reference_engine` for continuous batching (its numbers 1 to 23) hold. What is
+    said there of a request's arrival and index holds here for an attempt's `sent_s` and its place
+    in the order of sending. `fcfs` is the order in which attempts joined the queue.
+2.  Never fits: judged with the row's full output. Refused, and never sent again: it would be
+    refused for ever.
+3.  A client's limits are set when it sends, before the verdict: they count the row's full output,
+    also where the answer is then made shorter.
+4.  Rules of admission see the row's full prediction; a degraded attempt has at most
+    `degrade_to_tokens` of output and of prediction, and its verdict is DEGRADE even where that
+    changed nothing. Degrading comes before the watermark, so it passes the gate by.
+5.  A retry's token of the budget is taken when the retry is decided, also where its time turns
+    out to lie behind the horizon.
+6.  A tenant's bucket is brought up to date at each send that reaches its rule, and pays unless the
+    verdict is to reject. Equal labels are one tenant.
+7.  The pace counts the priced seconds of the step, and prefill plus decode tokens.
+8.  Leavers and the gate are looked at once per step start, before the scheduling.
+9.  A preempted attempt, one from the gate and one newly accepted have joined their queue at that
+    moment; the long queue's `max_wait_s` counts from there (strictly more).
+10. `max_wait_s` lets one long head a step go first, whatever `max_running` says. A running long
+    attempt "still prefills" unless, as things stand before the step's result, it decodes.
+11. `chunk_tokens` has no meaning where prompts are taken whole.
+12. Recomputed: a token computed at a position whose KV the attempt had before (a prefix hit is
+    had, too). A finished attempt has computed - recomputed = P + O - 1 - hit.
+13. Closed loop: a user's request ended for good when an attempt finished or when no retry follows.
+    With no think time the next send is one more event at the same moment.
+14. A token at a deadline is on time. A client's give-up after the last step's end does not happen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = range(5)
+ACCEPT, QUEUE, DEGRADE, REJECT = range(4)
+VERDICTS = {"accept": ACCEPT, "queue": QUEUE, "degrade": DEGRADE, "reject": REJECT}
+MOST_STEPS = 100_000
+
+
+# ---------------------------------------------------------------------------------------------
+# Nouns: the fields are the ones that the fast implementation takes, with the same meaning
+# ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Config:
+    """The engine's dials."""
+
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    enable_chunked_prefill: bool = True
+    num_kv_blocks: int | None = None
+    block_size: int = 16
+    order: str = "fcfs"  # fcfs, sjf, priority
+    max_wait_s: float | None = None  # of sjf
+    ageing_s: float | None = None  # of priority
+
+
+@dataclass(frozen=True)
+class Patience:
+    """A client's limits, and whether the server learns that the client went away."""
+
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    e2e_per_output_token_s: float = 0.0
+    noticed: bool = True
+
+
+@dataclass(frozen=True)
+class Retry:
+    """When a client sends again."""
+
+    attempts: int | None = 1
+    delay_s: float = 1.0
+    growth: float = 1.0
+    jitter: float = 0.0
+    round_trip_s: float = 0.1
+    budget_share: float | None = None
+    budget_burst: float = 10.0
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What the server answers to a send; `policy` is a Python function that decides instead."""
+
+    max_waiting_requests: int | None = None
+    max_waiting_tokens: int | None = None
+    max_predicted_wait_s: float | None = None
+    kv_watermark: float | None = None
+    least_urgent: float | None = None
+    urgent_only_wait_s: float | None = None
+    degrade_wait_s: float | None = None
+    degrade_to_tokens: int | None = None
+    tenant_tokens_per_s: float | None = None
+    tenant_burst_tokens: float | None = None
+    policy: Callable[[Seen, State], str] | None = None
+
+
+@dataclass(frozen=True)
+class LongPrompts:
+    """A queue of their own for prompts of more than `over_tokens`."""
+
+    over_tokens: int
+    chunk_tokens: int | None = None
+    max_running: int | None = None
+    max_wait_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a Python policy sees of the attempt."""
+
+    index: int
+    attempt: int
+    arrival_s: float
+    first_sent_s: float
+    prompt_tokens: int
+    predicted_output_tokens: int
+    priority: float
+    tenant: str
+    first_token_deadline_s: float
+    end_deadline_s: float
+
+
+class State(NamedTuple):
+    """What the server looks like at the moment of a send, the sender's own attempt left out."""
+
+    now_s: float
+    waiting_requests: int
+    waiting_tokens: int
+    running_requests: int
+    free_seats: int
+    kv_used: float
+    tokens_per_s: float
+    predicted_wait_s: float
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One sending of a row, and all that client and server know about it."""
+
+    serial: int  # its place in the order of sending
+    row: int
+    user: int
+    number: int  # 1 is the first attempt
+    sent_s: float
+    prompt: int
+    output: int
+    predicted: int
+    priority: float
+    tenant: str
+    priority_key: float
+    hit: int  # tokens of prefix-cache hit that still wait for the first scheduling
+    first_token_deadline_s: float
+    end_deadline_s: float
+    verdict: int = REJECT
+    status: int = UNFINISHED
+    gave_up: bool = False
+    joined_s: float = math.nan
+    emitted: int = 0
+    computed: int = 0  # positions whose KV exists
+    had: int = 0  # positions whose KV has existed at any time
+    blocks: int = 0
+    preempted: bool = False
+    scheduled_s: float = math.nan
+    first_token_s: float = math.nan
+    end_s: float = math.nan
+    computed_tokens: int = 0
+    recomputed_tokens: int = 0
+    preemptions: int = 0
+
+    @property
+    def lacks(self) -> int:
+        """Tokens of the prompt and of the emitted ones that have no KV yet."""
+        return self.prompt + self.emitted - self.computed
+
+    @property
+    def decodes(self) -> bool:
+        """Whether what it does next is a decode."""
+        return self.emitted >= 1 and self.lacks - self.hit == 1
+
+
+class Send(NamedTuple):
+    """A send to come. A closed loop's first attempts have no row until they are sent."""
+
+    at: float
+    tie: int  # open loop: the row; closed loop: the user
+    number: int
+    row: int | None
+    user: int
+
+
+class Piece(NamedTuple):
+    """What one attempt does in one step."""
+
+    attempt: Attempt
+    tokens: int
+    decodes: bool
+
+
+@dataclass
+class Record:
+    """The run: attempts in order of sending, and the steps."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    step_start_s: list[float] = field(default_factory=list)
+    step_end_s: list[float] = field(default_factory=list)
+    step_prefill_tokens: list[int] = field(default_factory=list)
+    step_decode_seqs: list[int] = field(default_factory=list)
+    step_kv_blocks: list[int] = field(default_factory=list)  # stays empty where KV is unlimited
+    # How often the rarer rules were used, so that a test can show that its cases reach them.
+    reached: Counter[str] = field(default_factory=Counter)
+
+    def column(self, name: str) -> list[Any]:
+        """Return one field of every attempt."""
+        return [getattr(a, name) for a in self.attempts]
+
+    @property
+    def useful_tokens(self) -> int:
+        """Tokens computed for finished attempts, each position once."""
+        ended_well = [a for a in self.attempts if a.status == FINISHED]
+        return sum(a.computed_tokens - a.recomputed_tokens for a in ended_well)
+
+    @property
+    def wasted_tokens(self) -> int:
+        """All other tokens computed."""
+        return sum(a.computed_tokens for a in self.attempts) - self.useful_tokens
+
+    def requests(self) -> list[list[Attempt]]:
+        """Return the attempts of each request, in order of the request's row."""
+        rows = sorted({a.row for a in self.attempts})
+        return [[a for a in self.attempts if a.row == row] for row in rows]
+
+
+@dataclass
+class Service:
+    """Clients, gate and engine between two events."""
+
+    case: dict[str, Any]
+    config: Config
+    cost: tuple[float, ...]
+    patience: Patience
+    retry: Retry
+    admission: Admission
+    long_prompts: LongPrompts | None
+    think_s: float | None  # None: open loop
+    horizon_s: float
+    seed: int
+    t: float = 0.0
+    sends: list[Send] = field(default_factory=list)
+    rows_sent: int = 0
+    gate: list[Attempt] = field(default_factory=list)
+    waiting: list[Attempt] = field(default_factory=list)
+    long_waiting: list[Attempt] = field(default_factory=list)
+    running: list[Attempt] = field(default_factory=list)  # in order of latest admission
+    pace: float | None = None
+    retry_bucket: float = 0.0
+    tenant_buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # level, at
+    record: Record = field(default_factory=Record)
+
+
+# ---------------------------------------------------------------------------------------------
+# The public verbs
+# ---------------------------------------------------------------------------------------------
+def reference_service(case: dict[str, Any]) -> Record:
+    """Run a plain-data case.
+
+    `prompt_tokens`, `output_tokens`, `cost` (five coefficients) and either `arrival_s` or
+    `user_starts_s` with `think_s`; of the row also `predicted_output_tokens`, `priority`,
+    `cached_prefix_tokens`, `label`; the fields of `Config`; `patience`, `retry`, `admission`,
+    `long_prompts` as dictionaries; `horizon_s`, `seed`. With `cache_came_along` every attempt
+    arrives with its prompt's KV and one token emitted (the decode pool).
+    """
+    known = {name: case[name] for name in Config.__dataclass_fields__ if name in case}
+    limits = case.get("long_prompts")
+    horizon_s = case.get("horizon_s")
+    service = Service(
+        case=case,
+        config=Config(**known),
+        cost=tuple(float(x) for x in case["cost"]),
+        patience=Patience(**(case.get("patience") or {})),
+        retry=Retry(**(case.get("retry") or {})),
+        admission=Admission(**(case.get("admission") or {})),
+        long_prompts=None if limits is None else LongPrompts(**limits),
+        think_s=case.get("think_s"),
+        horizon_s=math.inf if horizon_s is None else horizon_s,
+        seed=case.get("seed", 0),
+    )
+    service.retry_bucket = service.retry.budget_burst
+    if service.think_s is None:
+        for row, at in enumerate(case["arrival_s"]):
+            service.sends.append(Send(float(at), row, 1, row, row))
+    else:
+        for user, at in enumerate(case["user_starts_s"]):
+            service.sends.append(Send(float(at), user, 1, None, user))
+    run(service)
+    return service.record
+
+
+def reference_pools(
+    case: dict[str, Any], decode: dict[str, Any], token_link_s: tuple[float, float, float]
+) -> tuple[Record, list[int], Record]:
+    """Run `case` in a prefill pool and what it lets go in a decode pool.
+
+    `decode` has the other pool's `cost` and dials, while predictions and priorities go along with
+    the rows; `token_link_s` is (kv_bytes_per_token,
+    link_bytes_per_s, transfer_latency_s). Returns the first run, the rows that went on in the
+    order of their joining, and the second run, whose row k is the k-th of them.
+    """
+    kv_bytes, link_bytes_per_s, latency_s = token_link_s
+    prompts, outputs = case["prompt_tokens"], case["output_tokens"]
+    # What is predicted is the answer's length, also where only its first token is made.
+    predicted = case.get("predicted_output_tokens") or outputs
+    case = case | {"predicted_output_tokens": predicted}
+    first = reference_service(case | {"output_tokens": [1] * len(outputs)})
+    joins = []
+    for a in first.attempts:
+        if a.status == FINISHED and outputs[a.row] > 1:
+            travel_s = latency_s + prompts[a.row] * kv_bytes / link_bytes_per_s
+            joins.append((a.end_s + travel_s, a.row))
+    joins.sort()
+    rows = [row for _, row in joins]
+    second = reference_service(
+        decode
+        | {
+            "arrival_s": [at for at, _ in joins],
+            "prompt_tokens": [prompts[row] for row in rows],
+            "output_tokens": [outputs[row] for row in rows],
+            "horizon_s": case.get("horizon_s"),
+            "cache_came_along": True,
+        }
+        | {
+            name: [case[name][row] for row in rows]
+            for name in ("predicted_output_tokens", "priority")
+            if case.get(name) is not None
+        }
+    )
+    return first, rows, second
+
+
+# ---------------------------------------------------------------------------------------------
+# The loop
+# ---------------------------------------------------------------------------------------------
+def run(s: Service) -> None:
+    """Take one step after the other until nobody is left, or the horizon is reached."""
+    while True:
+        # Every event up to and including s.t has happened.
+        notice_leavers(s)
+        if not somebody_inside(s):
+            wait_for_a_send(s)
+            if not somebody_inside(s):
+                return
+        # "the step in flight at the horizon is completed": none begins at or after it.
+        if s.t >= s.horizon_s:
+            return
+        if len(s.record.step_end_s) >= MOST_STEPS:
+            raise RuntimeError(f"{MOST_STEPS} steps at t = {s.t} s: is it a hang?")
+        release_from_gate(s)
+        take_step(s)
+
+
+def somebody_inside(s: Service) -> bool:
+    """Tell whether anybody runs or waits, "gate included"."""
+    return bool(s.running or s.waiting or s.long_waiting or s.gate)
+
+
+def wait_for_a_send(s: Service) -> None:
+    """The engine is empty: "at the next send that is not refused"."""
+    while not somebody_inside(s):
+        at = next_event_s(s)
+        if at is None:
+            return
+        s.t = at
+        happen_next(s)
+    happen_until(s, s.t, itself=True)
+
+
+def notice_leavers(s: Service) -> None:
+    """ "If `noticed`, the server removes it at the start of the first step with t >= g: from the
+    queue or gate, or from its seat with its blocks, before anything is scheduled."
+    """
+    if not s.patience.noticed:
+        return
+    for name in ("gate", "waiting", "long_waiting", "running"):
+        place: list[Attempt] = getattr(s, name)
+        for a in list(place):
+            if a.gave_up:
+                place.remove(a)
+                a.blocks = 0
+                s.record.reached[f"left {name}"] += 1
+
+
+def release_from_gate(s: Service) -> None:
+    """ "while the gate is not empty and kv_used < watermark [...] and requests waiting in the
+    engine's queue < free seats: its head joins the tail of the waiting queue. If nobody runs and
+    nobody waits in the engine's queue, the head is released in any case"
+    """
+    watermark = s.admission.kv_watermark
+    if watermark is None or s.admission.policy is not None:
+        watermark = 1.0
+    while s.gate:
+        in_queue = len(s.waiting) + len(s.long_waiting)
+        free_seats = s.config.max_num_seqs - len(s.running)
+        in_any_case = not s.running and in_queue == 0
+        below = kv_used(s) < watermark and in_queue < free_seats
+        if not below and not in_any_case:
+            s.record.reached["held at the gate"] += 1
+            return
+        if not below:
+            s.record.reached["released in any case"] += 1
+        join_queue(s, s.gate.pop(0))
+
+
+def take_step(s: Service) -> None:
+    """Schedule, price and complete one step, with the events that fall into it and on its end."""
+    pieces = schedule(s)
+    while not pieces:
+        # Nothing scheduled was no step; the running list got shorter, so this ends.
+        s.record.reached["empty pass"] += 1
+        pieces = schedule(s)
+
+    start = s.t
+    prefill_tokens = prefill_pairs = decode_seqs = kv_tokens = 0
+    for a, n, decodes in pieces:
+        if math.isnan(a.scheduled_s):
+            a.scheduled_s = start
+        if decodes:
+            decode_seqs += 1
+            kv_tokens += a.prompt + a.emitted
+        else:
+            prefill_tokens += n
+            prefill_pairs += n * a.computed + n * (n + 1) // 2
+    seconds = step_seconds(s.cost, (prefill_tokens, prefill_pairs, decode_seqs, kv_tokens))
+    end = start + seconds
+    s.record.step_start_s.append(start)
+    s.record.step_end_s.append(end)
+    s.record.step_prefill_tokens.append(prefill_tokens)
+    s.record.step_decode_seqs.append(decode_seqs)
+    if s.config.num_kv_blocks is not None:
+        s.record.step_kv_blocks.append(sum(a.blocks for a in s.running))
+
+    # 1. "Before the end: events with time < e [...] see the server as it is during the step"
+    happen_until(s, end, itself=False)
+    # 2. "The end"
+    s.t = end
+    for a, n, _ in pieces:
+        compute(s, a, n)
+    update_pace(s, prefill_tokens + decode_seqs, seconds)
+    # 3. "Events with time exactly e"
+    if next_event_s(s) == end:
+        s.record.reached["event on a step's end"] += 1
+    happen_until(s, end, itself=True)
+
+
+def compute(s: Service, a: Attempt, tokens: int) -> None:
+    """Compute an attempt's tokens of the step, one by one, and emit one if it lacks none."""
+    for _ in range(tokens):
+        if a.computed < a.had:
+            a.recomputed_tokens += 1
+        a.computed += 1
+        a.computed_tokens += 1
+        a.had = max(a.had, a.computed)
+    if a.lacks > 0:
+        return
+    a.emitted += 1
+    if a.gave_up:
+        s.record.reached["into the void"] += 1  # "emits into the void"
+    elif a.emitted == 1:
+        # "the first token on time means e <= first-token deadline": else it had given up before
+        assert s.t <= a.first_token_deadline_s
+        a.first_token_s = s.t
+    if a.emitted < a.output:
+        return
+    # "Finished ones free seat and blocks."
+    s.running.remove(a)
+    a.blocks = 0
+    if not a.gave_up:
+        assert s.t <= a.end_deadline_s
+        a.status = FINISHED
+        a.end_s = s.t
+        ended_for_good(s, a)
+
+
+def update_pace(s: Service, tokens: int, seconds: float) -> None:
+    """ "first step: pace = n/d; then pace = pace + (1 - exp(-d/5.0))*(n/d - pace)" """
+    if s.pace is None:
+        s.pace = tokens / seconds
+    else:
+        s.pace = s.pace + (1.0 - math.exp(-seconds / 5.0)) * (tokens / seconds - s.pace)
+
+
+def step_seconds(cost: tuple[float, ...], features: tuple[int, int, int, int]) -> float:
+    """Sum the cost's terms from left to right in the order of the features, the fixed one first."""
+    seconds = cost[0]
+    for coefficient, feature in zip(cost[1:], features, strict=True):
+        seconds = seconds + coefficient * feature
+    return seconds
+
+
+# ---------------------------------------------------------------------------------------------
+# Events: give-ups and sends
+# ---------------------------------------------------------------------------------------------
+def give_up_s(a: Attempt) -> float:
+    """Return when the client goes: "the earliest of its unmet deadlines"; inf for never."""
+    if a.status != UNFINISHED:
+        return math.inf
+    if math.isnan(a.first_token_s):
+        return min(a.first_token_deadline_s, a.end_deadline_s)
+    return a.end_deadline_s
+
+
+def open_sends(s: Service) -> list[Send]:
+    """Return the sends that can still be made."""
+    sends = [send for send in s.sends if send.at <= s.horizon_s]
+    if s.rows_sent == len(s.case["prompt_tokens"]):
+        sends = [send for send in sends if send.row is not None]
+    return sends
+
+
+def next_event_s(s: Service) -> float | None:
+    """Return the time of the next event, None where there is none."""
+    moments = [give_up_s(a) for a in s.record.attempts] + [send.at for send in open_sends(s)]
+    earliest = min(moments, default=math.inf)
+    return None if earliest == math.inf else earliest
+
+
+def happen_until(s: Service, until_s: float, *, itself: bool) -> None:
+    """Let every event before `until_s` happen, and those at it where `itself`."""
+    while True:
+        at = next_event_s(s)
+        if at is None or at > until_s or (at == until_s and not itself):
+            return
+        happen_next(s)
+
+
+def happen_next(s: Service) -> None:
+    """Let one event happen: "at equal times give-ups before sends, give-ups ordered by (request,
+    attempt)", sends "by request, then attempt. (Closed loop: equal times by user.)"
+    """
+    at = next_event_s(s)
+    leavers = [a for a in s.record.attempts if give_up_s(a) == at]
+    senders = [send for send in open_sends(s) if send.at == at]
+    if leavers and senders:
+        s.record.reached["give-up and send at once"] += 1
+    if leavers:
+        a = min(leavers, key=lambda a: (a.row, a.number))
+        assert at is not None
+        give_up(s, a, at)
+    else:
+        send = min(senders, key=lambda send: (send.tie, send.number))
+        s.sends.remove(send)
+        arrive(s, send)
+
+
+def give_up(s: Service, a: Attempt, at: float) -> None:
+    """The client goes; "In either case a retry is decided at g"."""
+    s.record.reached["gave up"] += 1
+    a.gave_up = True
+    a.status = TIMED_OUT
+    a.end_s = at
+    decide_retry(s, a)
+
+
+def decide_retry(s: Service, a: Attempt) -> None:
+    """After an attempt that was refused or timed out: send again, or end for good."""
+    retry = s.retry
+    if (retry.attempts is not None and a.number >= retry.attempts) or never_fits(s, a.row):
+        ended_for_good(s, a)
+        return
+    if retry.budget_share is not None:
+        if s.retry_bucket < 1.0:
+            s.record.reached["no budget"] += 1
+            ended_for_good(s, a)
+            return
+        s.retry_bucket -= 1.0
+    s.record.reached["retry"] += 1
+    u = 0.0
+    if retry.jitter > 0:
+        from course.serving.engine.clients import retry_uniform
+
+        u = retry_uniform(s.seed, a.row, a.number)
+    delay_s = retry.delay_s * retry.growth ** min(a.number - 1, 60) * (1.0 - retry.jitter * u)
+    at = a.end_s + (retry.round_trip_s + delay_s)
+    tie = a.row if s.think_s is None else a.user
+    s.sends.append(Send(at, tie, a.number + 1, a.row, a.user))
+
+
+def ended_for_good(s: Service, a: Attempt) -> None:
+    """A closed loop's user sends the next row a think time later."""
+    if s.think_s is not None:
+        s.sends.append(Send(a.end_s + s.think_s, a.user, 1, None, a.user))
+
+
+def arrive(s: Service, send: Send) -> None:
+    """A send reaches the server, and learns its verdict."""
+    a = make_attempt(s, send)
+    s.record.attempts.append(a)
+    if a.number == 1 and s.retry.budget_share is not None:
+        # "every *first* attempt sent adds budget_share (capped at budget_burst)"
+        s.retry_bucket = min(s.retry.budget_burst, s.retry_bucket + s.retry.budget_share)
+    a.verdict = REJECT if never_fits(s, a.row) else judge(s, a)
+    if a.verdict == REJECT:
+        a.status = REJECTED
+        a.end_s = a.sent_s
+        decide_retry(s, a)
+    elif a.verdict == QUEUE:
+        s.gate.append(a)
+    else:
+        if a.verdict == DEGRADE:
+            to = s.admission.degrade_to_tokens
+            assert to is not None
+            a.output = min(a.output, to)
+            a.predicted = min(a.predicted, to)
+        join_queue(s, a)
+
+
+def make_attempt(s: Service, send: Send) -> Attempt:
+    """Read the row of a send; "rows are taken in the order sent" in a closed loop."""
+    row = send.row
+    if row is None:
+        row = s.rows_sent
+    if send.number == 1:
+        s.rows_sent += 1
+    prompt, output = int(s.case["prompt_tokens"][row]), int(s.case["output_tokens"][row])
+
+    def column(name: str, default: Any) -> Any:
+        values: Sequence[Any] | None = s.case.get(name)
+        return default if values is None else values[row]
+
+    size = s.config.block_size
+    hit = min(column("cached_prefix_tokens", 0), prompt - 1) // size * size
+    emitted = 0
+    if s.case.get("cache_came_along"):
+        hit, emitted = prompt, 1
+    priority = float(column("priority", 0.0))
+    ageing_s = s.config.ageing_s
+    ttft_s, e2e_s = s.patience.ttft_s, s.patience.e2e_s
+    per_token_s = s.patience.e2e_per_output_token_s
+    return Attempt(
+        serial=len(s.record.attempts),
+        row=row,
+        user=send.user,
+        number=send.number,
+        sent_s=send.at,
+        prompt=prompt,
+        output=output,
+        predicted=column("predicted_output_tokens", output),
+        priority=priority,
+        tenant=str(column("label", "")),
+        priority_key=priority if ageing_s is None else priority + send.at / ageing_s,
+        hit=hit,
+        emitted=emitted,
+        first_token_deadline_s=math.inf if ttft_s is None else send.at + ttft_s,
+        end_deadline_s=math.inf if e2e_s is None else send.at + (e2e_s + per_token_s * output),
+    )
+
+
+def join_queue(s: Service, a: Attempt) -> None:
+    """The attempt joins the tail of its queue."""
+    a.joined_s = a.sent_s if a.verdict != QUEUE else s.t
+    queue_of(s, a).append(a)
+
+
+def queue_of(s: Service, a: Attempt) -> list[Attempt]:
+    """Return the queue in which the attempt waits for the engine."""
+    return s.long_waiting if is_long(s, a) else s.waiting
+
+
+def is_long(s: Service, a: Attempt) -> bool:
+    """Tell whether the attempt's prompt is one of the long ones."""
+    return s.long_prompts is not None and a.prompt > s.long_prompts.over_tokens
+
+
+# ---------------------------------------------------------------------------------------------
+# Admission
+# ---------------------------------------------------------------------------------------------
+def never_fits(s: Service, row: int) -> bool:
+    """The whole request needs more blocks, or a larger budget, than there is."""
+    c = s.config
+    tokens = int(s.case["prompt_tokens"][row]) + int(s.case["output_tokens"][row]) - 1
+    if c.num_kv_blocks is not None and blocks_for(tokens, c) > c.num_kv_blocks:
+        return True
+    return not c.enable_chunked_prefill and tokens > c.max_num_batched_tokens
+
+
+def kv_used(s: Service) -> float:
+    """Return the share of the KV blocks that is held; 0 without a limit."""
+    if s.config.num_kv_blocks is None:
+        return 0.0
+    return sum(a.blocks for a in s.running) / s.config.num_kv_blocks
+
+
+def state_seen(s: Service, a: Attempt) -> State:
+    """Look at the server at the moment of a send."""
+    # "waiting_requests and waiting_tokens (queue AND gate, own excluded)"
+    waiting = s.gate + s.waiting + s.long_waiting
+    tokens = sum(w.prompt + w.predicted for w in waiting)
+    wait_s = 0.0
+    if tokens > 0 and s.pace is not None:
+        wait_s = tokens / s.pace
+    return State(
+        now_s=a.sent_s,
+        waiting_requests=len(waiting),
+        waiting_tokens=tokens,
+        running_requests=len(s.running),
+        free_seats=s.config.max_num_seqs - len(s.running),
+        kv_used=kv_used(s),
+        tokens_per_s=0.0 if s.pace is None else s.pace,
+        predicted_wait_s=wait_s,
+    )
+
+
+def judge(s: Service, a: Attempt) -> int:
+    """Return the verdict on an attempt that could be served."""
+    state = state_seen(s, a)
+    if s.admission.policy is not None:
+        first_sent_s = next(b.sent_s for b in s.record.attempts if b.row == a.row)
+        seen = Seen(
+            index=a.row,
+            attempt=a.number,
+            arrival_s=a.sent_s,
+            first_sent_s=first_sent_s,
+            prompt_tokens=a.prompt,
+            predicted_output_tokens=a.predicted,
+            priority=a.priority,
+            tenant=a.tenant,
+            first_token_deadline_s=a.first_token_deadline_s,
+            end_deadline_s=a.end_deadline_s,
+        )
+        return VERDICTS[s.admission.policy(seen, state)]
+    need = a.prompt + a.predicted
+    if s.admission.tenant_tokens_per_s is not None:
+        level = tenant_level(s, a)
+        if level < need:
+            s.record.reached["rule a"] += 1
+            return REJECT
+        verdict = by_the_rules(s, a, state)
+        if verdict != REJECT:
+            s.tenant_buckets[a.tenant] = (level - need, a.sent_s)
+        return verdict
+    return by_the_rules(s, a, state)
+
+
+def tenant_level(s: Service, a: Attempt) -> float:
+    """Fill the tenant's bucket up to now, and return its level."""
+    rate, burst = s.admission.tenant_tokens_per_s, s.admission.tenant_burst_tokens
+    assert rate is not None
+    assert burst is not None
+    level, at = s.tenant_buckets.get(a.tenant, (burst, 0.0))
+    level = min(burst, level + rate * (a.sent_s - at))
+    s.tenant_buckets[a.tenant] = (level, a.sent_s)
+    return level
+
+
+def by_the_rules(s: Service, a: Attempt, state: State) -> int:
+    """Rules b to g: "first match decides"."""
+    rules = s.admission
+    wait_s = state.predicted_wait_s
+    verdict, rule = ACCEPT, ""
+    if (
+        rules.max_waiting_requests is not None
+        and state.waiting_requests >= rules.max_waiting_requests
+    ):
+        verdict, rule = REJECT, "b"
+    elif (
+        rules.max_waiting_tokens is not None
+        and state.waiting_tokens + a.prompt + a.predicted > rules.max_waiting_tokens
+    ):
+        verdict, rule = REJECT, "c"
+    elif (
+        rules.urgent_only_wait_s is not None
+        and rules.least_urgent is not None
+        and wait_s > rules.urgent_only_wait_s
+        and a.priority > rules.least_urgent
+    ):
+        verdict, rule = REJECT, "d"
+    elif rules.max_predicted_wait_s is not None and wait_s > rules.max_predicted_wait_s:
+        verdict, rule = REJECT, "e"
+    elif rules.degrade_wait_s is not None and wait_s > rules.degrade_wait_s:
+        verdict, rule = DEGRADE, "f"
+    elif rules.kv_watermark is not None and (state.kv_used >= rules.kv_watermark or s.gate):
+        verdict, rule = QUEUE, "g"
+    if rule:
+        s.record.reached[f"rule {rule}"] += 1
+    return verdict
+
+
+# ---------------------------------------------------------------------------------------------
+# Continuous batching
+# ---------------------------------------------------------------------------------------------
+def blocks_for(tokens: int, c: Config) -> int:
+    """Return ceil(tokens / block_size)."""
+    return (tokens + c.block_size - 1) // c.block_size
+
+
+def free_blocks(s: Service) -> float:
+    """Return how many KV blocks nobody holds; infinitely many where KV is unlimited."""
+    if s.config.num_kv_blocks is None:
+        return math.inf
+    return s.config.num_kv_blocks - sum(a.blocks for a in s.running)
+
+
+def schedule(s: Service) -> list[Piece]:
+    """Choose what the step computes; admissions, preemptions and blocks are done on the way."""
+    if not s.config.enable_chunked_prefill:
+        # Prefill first: "If any was taken, the step prefills those alone and decode stands still;
+        # if none, the step runs the running requests"
+        taken = waiting_pass(s, s.config.max_num_batched_tokens)
+        if taken:
+            return taken
+        pieces, _, _ = running_pass(s)
+        return pieces
+    pieces, budget, somebody_preempted = running_pass(s)
+    if not somebody_preempted:
+        pieces = pieces + waiting_pass(s, budget)
+    return pieces
+
+
+def chunk(s: Service, a: Attempt, budget: int) -> int:
+    """Return how many tokens of its own the attempt would compute in this step."""
+    n = a.lacks - a.hit
+    if not s.config.enable_chunked_prefill and a not in s.running:
+        return n  # taken whole or not at all
+    if (
+        s.long_prompts is not None
+        and s.long_prompts.chunk_tokens is not None
+        and s.config.enable_chunked_prefill
+        and is_long(s, a)
+        and n > s.long_prompts.chunk_tokens
+    ):
+        s.record.reached["chunk cap"] += 1
+        n = s.long_prompts.chunk_tokens
+    return min(n, budget)
+
+
+def running_pass(s: Service) -> tuple[list[Piece], int, bool]:
+    """Running ones first. Returns the pieces, the budget left, whether anybody was preempted."""
+    c = s.config
+    pieces: list[Piece] = []
+    budget = c.max_num_batched_tokens
+    somebody_preempted = False
+    position = 0
+    while position < len(s.running) and budget > 0:
+        a = s.running[position]
+        n = chunk(s, a, budget)
+        while blocks_for(a.computed + n, c) - a.blocks > free_blocks(s):
+            victim = choose_victim(s)
+            somebody_preempted = True
+            if s.running.index(victim) < position:
+                # Under priority only: it leaves the step, its tokens go back to the budget.
+                position -= 1
+                for piece in list(pieces):
+                    if piece.attempt is victim:
+                        pieces.remove(piece)
+                        budget += piece.tokens
+            preempt(s, victim)
+            if victim is a:
+                return pieces, budget, True
+        a.blocks = blocks_for(a.computed + n, c)
+        pieces.append(Piece(a, n, a.decodes))
+        budget -= n
+        position += 1
+    return pieces, budget, somebody_preempted
+
+
+def choose_victim(s: Service) -> Attempt:
+    """The last running one; under `priority` the lowest (largest key, then latest)."""
+    if s.config.order == "priority":
+        return max(s.running, key=lambda a: (a.priority_key, a.serial))
+    return s.running[-1]
+
+
+def preempt(s: Service, a: Attempt) -> None:
+    """Its blocks are freed, its KV forgotten, its emitted tokens kept; "A preempted request goes
+    to the front of its own queue."
+    """
+    s.record.reached["preempted"] += 1
+    s.running.remove(a)
+    a.blocks = 0
+    a.computed = 0
+    a.preempted = True
+    a.preemptions += 1
+    a.joined_s = s.t
+    queue_of(s, a).insert(0, a)
+
+
+def waiting_pass(s: Service, budget: int) -> list[Piece]:
+    """Admit waiting ones: "(1) the long head first if it has waited > max_wait_s [...]; (2) the
+    other queue as usual; (3) the long queue's heads while fewer than max_running long requests run
+    that still prefill"
+    """
+    sort_queue(s, s.waiting)
+    sort_queue(s, s.long_waiting)
+    pieces: list[Piece] = []
+
+    def take(queue: list[Attempt]) -> bool:
+        """Admit a queue's head; False ends the whole pass: no budget, no seat, or no blocks."""
+        nonlocal budget
+        if budget == 0 or len(s.running) >= s.config.max_num_seqs:
+            return False
+        a = queue[0]
+        n = chunk(s, a, budget)
+        if n > budget or blocks_for(a.hit + n, s.config) > free_blocks(s):
+            return False
+        decodes = a.decodes  # only where the cache came along
+        queue.remove(a)
+        s.running.append(a)
+        # "already computed when first scheduled and held in blocks of their own"
+        a.computed += a.hit
+        a.hit = 0
+        a.blocks = blocks_for(a.computed + n, s.config)
+        pieces.append(Piece(a, n, decodes))
+        budget -= n
+        return True
+
+    if s.long_waiting and long_head_is_overdue(s):
+        s.record.reached["overdue long head"] += 1
+        if not take(s.long_waiting):
+            return pieces
+    while s.waiting:
+        if not take(s.waiting):
+            return pieces
+    while s.long_waiting and another_long_may_run(s):
+        if not take(s.long_waiting):
+            return pieces
+    return pieces
+
+
+def long_head_is_overdue(s: Service) -> bool:
+    """Tell whether the long queue's head has waited too long since it joined."""
+    assert s.long_prompts is not None
+    limit_s = s.long_prompts.max_wait_s
+    return limit_s is not None and s.t - s.long_waiting[0].joined_s > limit_s
+
+
+def another_long_may_run(s: Service) -> bool:
+    """Tell whether fewer than max_running long attempts run that still prefill."""
+    assert s.long_prompts is not None
+    limit = s.long_prompts.max_running
+    prefilling = [a for a in s.running if is_long(s, a) and not a.decodes]
+    if limit is not None and len(prefilling) >= limit:
+        s.record.reached["long ones held"] += 1
+        return False
+    return True
+
+
+def sort_queue(s: Service, queue: list[Attempt]) -> None:
+    """Put a queue into its order at the step's start; the sort is stable."""
+    c = s.config
+
+    def sjf(a: Attempt) -> tuple[int, float, int]:
+        if a.preempted:
+            return (0, 0.0, 0)
+        if c.max_wait_s is not None and s.t - a.sent_s > c.max_wait_s:
+            return (1, 0.0, a.serial)
+        return (2, a.predicted, a.serial)
+
+    if c.order == "sjf":
+        queue.sort(key=sjf)
+    elif c.order == "priority":
+        queue.sort(key=lambda a: (a.priority_key, a.serial))
