@@ -1,0 +1,161 @@
+"""``python -m course knee``: the knee of a reader's own sweep; no knee is defined here."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from course.serving.load_rows import LoadRow
+
+_READ = "How the files are read"
+_SLO = "What was promised"
+_OUT = "What comes out"
+
+
+def knee(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Result files of one sweep or of several: vLLM, SGLang, GuideLLM, AIPerf, "
+            "inference-perf, InferenceX; or CSV tables with a line a load"
+        ),
+    ],
+    slo_ttft: Annotated[
+        float | None, typer.Option(help="TTFT limit, seconds", rich_help_panel=_SLO)
+    ] = None,
+    slo_tpot: Annotated[
+        float | None, typer.Option(help="TPOT limit, seconds", rich_help_panel=_SLO)
+    ] = None,
+    slo_itl: Annotated[
+        float | None, typer.Option(help="ITL limit, seconds", rich_help_panel=_SLO)
+    ] = None,
+    slo_e2e: Annotated[
+        float | None, typer.Option(help="E2E limit, seconds", rich_help_panel=_SLO)
+    ] = None,
+    slo_stat: Annotated[
+        str,
+        typer.Option(
+            help="The statistic that has to keep the limits: P99, P95, mean, median …",
+            rich_help_panel=_SLO,
+        ),
+    ] = "P99",
+    columns: Annotated[
+        str,
+        typer.Option(
+            help="Columns of a CSV that have other names, as "
+            "users=COLUMN,tokens=COLUMN,p99_ttft_ms=COLUMN",
+            rich_help_panel=_READ,
+        ),
+    ] = "",
+    svg: Annotated[Path | None, typer.Option(help="Draw the curves", rich_help_panel=_OUT)] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write everything for machines", rich_help_panel=_OUT)
+    ] = None,
+) -> None:
+    """Find where a measured sweep has its knee, by three definitions; status 1 without a curve.
+
+    Runs of one tool and model with the same lengths are joined to a curve over their users or
+    their rate. A load that the client could not offer stands at what it did offer.
+    """
+    from course.serving.knee_report import gathered, report
+    from course.serving.measured_sweeps import measured_sweeps
+
+    _check_targets(files, svg, json)
+    asked = {"TTFT": slo_ttft, "TPOT": slo_tpot, "ITL": slo_itl, "E2E": slo_e2e}
+    limits = {name: limit_s for name, limit_s in asked.items() if limit_s is not None}
+    stat = _statistic(slo_stat)
+    rows, said = _read(files, _pairs(columns))
+    reports = [report(sweep, limits, stat) for sweep in measured_sweeps(rows)]
+    blocks = [one.as_text() for one in reports]
+    if said:
+        blocks.append("\n".join(f"! {text}" for text in said))
+    if reports and not limits:
+        blocks.append("No SLO was given, so none was judged: add --slo-ttft, --slo-tpot …")
+    typer.echo("\n\n".join(blocks))
+    if json is not None:
+        _write_json(json, gathered(reports, said))
+    if svg is not None and reports:
+        _write_svg(svg, reports)
+    raise typer.Exit(not reports)
+
+
+def _read(files: list[Path], columns: dict[str, str]) -> tuple[list[LoadRow], list[str]]:
+    """Return the rows of all files, and what is to be said of files and of runs left out."""
+    from course.serving.load_rows import rows_of_result
+    from course.serving.results import load_result
+    from course.serving.results.load_table import is_table, load_table
+
+    rows: list[LoadRow] = []
+    said: list[str] = []
+    for path in dict.fromkeys(files):
+        if is_table(path):
+            rows += load_table(path, columns)
+        else:
+            found, words = rows_of_result(load_result(path))
+            rows += found
+            said += words
+    return rows, said
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return role -> column from "role=column,role=column"."""
+    pairs = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        role, equals, column = part.partition("=")
+        if not equals or not role.strip() or not column.strip():
+            raise ValueError(f"--columns has {part!r}; give ROLE=COLUMN, as users=my_users")
+        pairs[role.strip()] = column.strip()
+    return pairs
+
+
+def _statistic(text: str) -> str:
+    lower = text.strip().lower()
+    if lower in ("p50", "median"):
+        return "median"
+    if lower in ("mean", "avg"):
+        return "mean"
+    try:
+        if lower.startswith("p") and 0 < float(lower[1:]) < 100:
+            return lower.upper()
+    except ValueError:
+        pass
+    raise ValueError(f"--slo-stat={text!r} is not known; give P99, P95, P90, mean or median")
+
+
+def _check_targets(files: list[Path], svg: Path | None, json: Path | None) -> None:
+    """Raise ValueError where a result could not, or must not, be written."""
+    taken = {path.resolve(): "an input" for path in files}
+    for option, path in (("--svg", svg), ("--json", json)):
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise ValueError(f"{option}={path} is {taken[path.resolve()]} too; give another name")
+        if not path.resolve().parent.is_dir():
+            raise ValueError(f"{option}={path}: there is no folder {path.parent}; make it first")
+        if path.is_dir():
+            raise ValueError(f"{option}={path} is a folder; give a file's name")
+        taken[path.resolve()] = option
+
+
+def _write_json(path: Path, value: Any) -> None:
+    text = json_format.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+    typer.echo(f"Everything as JSON: {path}")
+
+
+def _write_svg(path: Path, reports: list[Any]) -> None:
+    import matplotlib as mpl
+
+    from course.figures.knee import alt_text, knee_figure
+
+    figure = knee_figure(reports)
+    # the same picture gives the same bytes
+    with mpl.rc_context({"svg.hashsalt": "knee", "svg.fonttype": "none"}):
+        figure.savefig(
+            path, format="svg", metadata={"Date": None, "Description": alt_text(reports)}
+        )
+    typer.echo(f"The curves: {path}")

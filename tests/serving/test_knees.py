@@ -1,0 +1,306 @@
+"""Knees on curves whose knee is known, the reasons for none, and how often an interval holds it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+
+from course.serving import queueing
+from course.serving._broken_stick import broken_stick
+from course.serving._resampling import weights
+from course.serving.knees import Method, find_knee
+
+FloatArray = npt.NDArray[np.float64]
+
+SLOPE, CEILING = 20.0, 800.0  # a server that gives 20 tokens/s a user, up to 800
+USERS = np.array([5.0, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 80])
+SERVER = np.minimum(SLOPE * USERS, CEILING)
+THROUGHPUT: tuple[Method, ...] = ("plateau", "two_segments")
+
+
+# --- the known answer ----------------------------------------------------------------------------
+
+
+def test_piecewise_server() -> None:
+    """A knee is where the definition does not say: 90 % of the ceiling, and the corner itself."""
+    assert find_knee(USERS, SERVER).load == pytest.approx(0.9 * CEILING / SLOPE)
+    assert find_knee(USERS, SERVER, method="two_segments").load == pytest.approx(CEILING / SLOPE)
+    apart = USERS != 40  # the corner lies between two loads
+    bend = find_knee(USERS[apart], SERVER[apart], method="two_segments").load
+    assert bend == pytest.approx(CEILING / SLOPE)
+
+
+def mmc_attainment(load: float, servers: int, limit_s: float) -> float:
+    """P(wait ≤ limit) in M/M/c with a service rate of 1: 1 − C·exp(−(c − λ)·t)."""
+    if load >= servers:
+        return 0.0
+    figures = queueing.mmc(load, 1.0, servers)
+    return 1 - figures.wait_probability * math.exp(-(servers - load) * limit_s)
+
+
+@pytest.mark.parametrize("servers", [1, 2, 8])
+def test_mmc_inside_its_slo(servers: int) -> None:
+    """The highest load inside an SLO is not the one that the closed form gives."""
+    known = brentq(lambda load: mmc_attainment(load, servers, 2.0) - 0.95, 0.01, servers - 1e-6)
+    loads = servers * np.linspace(0.02, 1.2, 60)
+    attainment = [mmc_attainment(load, servers, 2.0) for load in loads]
+    knee = find_knee(
+        loads, np.minimum(loads, servers), method="slo", attainment=attainment, quantile=0.95
+    )
+    assert knee.load == pytest.approx(known, rel=5e-3)
+    assert knee.between is not None
+    assert knee.between[0] <= known <= knee.between[1]
+
+
+@pytest.mark.parametrize("servers", [1, 3, 16])
+def test_mmc_throughput(servers: int) -> None:
+    """An open queue carries what is offered up to c·μ: the corner is there, the plateau beyond."""
+    loads = servers * np.arange(0.1, 2.01, 0.1)
+    carried = np.minimum(loads, servers)
+    assert find_knee(loads, carried).load == pytest.approx(0.9 * servers)
+    assert find_knee(loads, carried, method="two_segments").load == pytest.approx(servers)
+
+
+def test_closed_mm1_plateau() -> None:
+    """The machine-repair curve, which bends gently, has its 90 % elsewhere than the formula."""
+    users = np.arange(1.0, 121.0)
+    exact = [
+        queueing.mm1_closed(int(n), think_s=20.0, service_rate_per_s=1.0).throughput_per_s
+        for n in users
+    ]
+    knee = find_knee(users, exact)
+    first = int(users[np.array(exact) >= 0.9].min())
+    assert knee.load is not None
+    assert first - 1 < knee.load <= first + 0.1
+
+
+def test_latency_with_its_limit() -> None:
+    """A limit on a latency is judged in the middle of the gap though the straight line says when"""
+    knee = find_knee([1, 2, 4, 8], [1, 2, 3, 3], [0.1, 0.2, 0.4, 1.2], "slo", limit=0.8)
+    assert knee.load == pytest.approx(6.0)
+    assert knee.throughput == pytest.approx(3.0)
+    at_limit = find_knee([1, 2, 4, 8], [1, 2, 3, 3], [0.1, 0.2, 0.4, 1.2], "slo", limit=0.4)
+    assert at_limit.load == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("hopeless", [math.inf, math.nan])
+def test_no_answer_breaks_a_promise(hopeless: float) -> None:
+    """A load at which nobody was answered counts as fast."""
+    knee = find_knee([1, 2, 4], [1, 2, 2], [0.1, 0.2, hopeless], "slo", limit=5.0)
+    assert knee.load == 2.0
+
+
+@given(
+    st.floats(1e-3, 1e3), st.floats(1e-3, 1e3), st.sampled_from(["plateau", "two_segments", "slo"])
+)
+def test_units_do_not_matter(load_scale: float, scale: float, method: Method) -> None:
+    """A sweep in thousands of tokens, or in requests a minute, has another knee."""
+    rounded = SERVER * (1 - 0.02 * np.cos(USERS))
+    latency = 0.1 + (USERS / 40) ** 4
+    limit = 0.9 if method == "slo" else None
+    here = find_knee(USERS, rounded, latency, method, limit=limit)
+    there = find_knee(load_scale * USERS, scale * rounded, latency, method, limit=limit)
+    assert here.load is not None
+    assert there.load == pytest.approx(load_scale * here.load, rel=1e-6)
+
+
+@given(st.lists(st.floats(0, 100), min_size=6, max_size=9))
+def test_no_bend_fits_better(values: list[float]) -> None:
+    """The bend of least squares is a local one."""
+    y = np.array(values)
+    x = np.arange(1.0, y.size + 1) ** 1.5
+
+    def error(bend: float) -> float:
+        columns = np.stack([np.ones_like(x), x, np.maximum(x - bend, 0)], axis=1)
+        fit = np.linalg.lstsq(columns, y, rcond=None)[0]
+        return float(((columns @ fit - y) ** 2).sum())
+
+    bend, steep, gentle = broken_stick(x, y)
+    tried = min(error(place) for place in np.linspace(x[1], x[-2], 200))
+    assert error(bend) <= tried + 1e-6 * (1 + tried)
+    assert x[1] - 1e-9 <= bend <= x[-2] + 1e-9
+    assert math.isfinite(steep)
+    assert math.isfinite(gentle)
+
+
+# --- no knee -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", THROUGHPUT)
+@pytest.mark.parametrize(
+    ("throughput", "reason"),
+    [
+        (SLOPE * USERS, "not loaded enough"),
+        (100 * np.sqrt(USERS), "not loaded enough"),
+        (np.full_like(USERS, 790.0), "saturated at the first point"),
+        (790 - USERS, "saturated at the first point"),
+        (np.zeros_like(USERS), "the throughput is 0"),
+        (SERVER * np.where(USERS == 20, 0.3, 1.0), "the points contradict each other"),
+    ],
+)
+def test_no_knee_is_an_answer(method: Method, throughput: FloatArray, reason: str) -> None:
+    """A number is made up where the data cannot have a knee."""
+    knee = find_knee(USERS, throughput, method=method)
+    assert not knee.found
+    assert (knee.load, knee.throughput, knee.between, knee.low, knee.high) == (None,) * 5
+    assert knee.sentence.startswith(f'No knee by "{method}": {reason}')
+
+
+def test_the_contradicting_load_is_named() -> None:
+    knee = find_knee(USERS, SERVER * np.where(USERS == 20, 0.3, 1.0), load_unit="users")
+    assert "falls to 120 a second at 20 users and rises again" in knee.sentence
+
+
+def test_a_collapse_has_a_knee() -> None:
+    """A server that gets slower beyond its best is taken for contradicting data."""
+    falling = np.where(USERS > 50, 500.0, SERVER)
+    knee = find_knee(USERS, falling)
+    assert knee.load == pytest.approx(36.0)
+    assert "at the last load it has fallen again to 500 a second" in knee.sentence
+
+
+def test_no_slo_knee() -> None:
+    fine = find_knee([1, 2, 4], [1, 2, 3], [0.1, 0.1, 0.2], "slo", limit=1.0)
+    assert "not loaded enough. the promise still holds at 4, the highest load" in fine.sentence
+    late = find_knee([1, 2, 4], [1, 2, 3], [3, 4, 5], "slo", limit=1.0, promise="P99 TTFT")
+    assert "saturated at the first point. P99 TTFT is broken already at 1" in late.sentence
+
+
+def test_a_promise_that_comes_back_is_not_trusted() -> None:
+    """One lucky point beyond the knee moves the plan out there."""
+    knee = find_knee([1, 2, 4, 8], [1, 2, 3, 3], method="slo", attainment=[1.0, 0.98, 0.995, 0.5])
+    assert knee.between == (1.0, 2.0)
+    assert "it holds again at 4 is luck" in knee.sentence
+
+
+@pytest.mark.parametrize(("method", "fewest"), [("plateau", 4), ("two_segments", 5), ("slo", 2)])
+def test_too_few_loads(method: Method, fewest: int) -> None:
+    loads = np.arange(1.0, fewest)
+    knee = find_knee(loads, loads, loads, method, limit=1.0 if method == "slo" else None)
+    assert f"too few; this takes {fewest} or more" in knee.sentence
+
+
+# --- how sure ------------------------------------------------------------------------------------
+
+
+def test_one_curve_has_no_interval() -> None:
+    """A reader takes the gap between two loads for a confidence interval, or no error for none."""
+    knee = find_knee(USERS, SERVER)
+    assert (knee.low, knee.high, knee.runs) == (None, None, 1)
+    assert "every load was run only once" in knee.why_no_interval
+    assert find_knee(USERS, np.tile(SERVER, (4, 1))).low is None
+
+
+def test_runs_that_do_not_agree_have_no_interval() -> None:
+    """An interval of the few resamples that have a knee hides that most have none."""
+    flat, steep = SERVER, SLOPE * USERS
+    knee = find_knee(USERS, np.array([flat] * 4 + [steep]))
+    if knee.found:
+        assert knee.low is None
+        assert "do not agree" in knee.why_no_interval
+
+
+def test_resamples_of_few_runs_are_all_of_them() -> None:
+    """Random resampling would give another interval on another day."""
+    counts, probability = weights(5)
+    assert counts.shape == (126, 5)
+    assert (counts.sum(axis=1) == 5).all()
+    assert probability.sum() == pytest.approx(1.0)
+    assert weights(12)[0].tobytes() == weights(12)[0].tobytes()
+
+
+def covered(hits: list[bool]) -> float:
+    return sum(hits) / len(hits)
+
+
+@pytest.mark.parametrize("method", THROUGHPUT)
+def test_throughput_intervals_hold_the_knee(method: Method) -> None:
+    """A 95 % interval from five runs holds the known knee less often than it says, or always.
+
+    A piecewise server; each run has its own ceiling, and each point noise of its own.
+    """
+    known = 0.9 * CEILING / SLOPE if method == "plateau" else CEILING / SLOPE
+    hits = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        ceilings = CEILING * (1 + 0.02 * rng.standard_normal((5, 1)))
+        runs = np.minimum(SLOPE * USERS, ceilings)
+        runs = runs * (1 + 0.01 * rng.standard_normal((5, USERS.size)))
+        knee = find_knee(USERS, runs, method=method)
+        assert knee.low is not None
+        assert knee.high is not None
+        hits.append(knee.low <= known <= knee.high)
+    assert 0.90 <= covered(hits) <= 0.98
+
+
+def test_slo_intervals_hold_the_knee() -> None:
+    """A 95 % interval from five runs of M/M/2 misses the closed form's load too often, or never."""
+    limit_s, share, customers, cut = 1.0, 0.9, 4000, 400
+    known = float(brentq(lambda load: mmc_attainment(load, 2, limit_s) - share, 0.1, 1.99))
+    loads = known * np.array([0.88, 0.92, 0.95, 0.98, 1.01, 1.04, 1.08, 1.12])
+    hits = []
+    for experiment in range(200):
+        attainment = np.empty((5, loads.size))
+        for run in range(5):
+            rng = np.random.default_rng([experiment, run])
+            gaps = rng.exponential(size=customers)
+            services = rng.exponential(size=customers)
+            for index, load in enumerate(loads):
+                waits = queueing.simulate_queue(gaps / load, services, 2)[cut:]
+                attainment[run, index] = (waits <= limit_s).mean()
+        knee = find_knee(
+            loads, np.tile(loads, (5, 1)), method="slo", attainment=attainment, quantile=share
+        )
+        assert knee.load is not None
+        hits.append(knee.low is not None and knee.low <= known <= (knee.high or 0.0))
+    assert 0.90 <= covered(hits) <= 0.98
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 3, 2, 4], [1, 2, 3, 4]), r"loads\[2\]=2 does not rise above loads\[1\]=3"),
+        (([1, 2, 2, 4], [1, 2, 3, 4]), "average those of one load"),
+        (([0, 1, 2, 3], [1, 2, 3, 4]), r"loads\[0\]=0.0 is not above 0"),
+        (([1, 2, math.nan], [1, 2, 3]), r"loads\[2\]=nan is not a number"),
+        (([], []), "loads has shape"),
+        (([1, 2, 3, 4], [1, 2, 3]), "throughput has shape .* but there are 4 loads"),
+        (([1, 2, 3, 4], [1, 2, math.nan, 4]), r"throughput\[0, 2\]=nan"),
+        (([1, 2, 3, 4], [1, 2, -3, 4]), r"throughput\[0, 2\]=-3"),
+    ],
+)
+def test_bad_curves_are_refused(arguments: tuple[list[float], list[float]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_knee(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({}, "attainment=…, or latency=… with limit=…"),
+        ({"latency": [1, 2]}, "one of them"),
+        ({"latency": [1, 2], "limit": 1.0, "attainment": [1, 1]}, "one of them"),
+        ({"latency": [1, 2], "limit": 0.0}, "limit=0.0 is not above 0"),
+        ({"latency": [1, 2, 3], "limit": 1.0}, "latency has shape"),
+        ({"attainment": [1, 99]}, "shares in 0 … 1"),
+        ({"attainment": [1, 1], "quantile": 99}, "shares in 0 … 1"),
+        ({"attainment": [[1, 1], [1, 1]]}, "the promise has shape"),
+    ],
+)
+def test_bad_promises_are_refused(keywords: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_knee([1, 2], [1, 2], method="slo", **keywords)  # type: ignore[arg-type]
+
+
+def test_unknown_method() -> None:
+    with pytest.raises(ValueError, match="method='elbow' is not known"):
+        find_knee([1, 2], [1, 2], method="elbow")  # type: ignore[arg-type]
