@@ -19,6 +19,7 @@ from course.serving.results._pieces import (
     told,
     with_rates,
 )
+from course.serving.results._texts import printable
 from course.serving.results.nouns import (
     BenchmarkRun,
     Finding,
@@ -99,7 +100,7 @@ def read(data: object, place: str) -> BenchmarkRun:
     names = models.items("model_names") if models is not None else None
     return BenchmarkRun(
         place=place,
-        label=", ".join(str(name)[:60] for name in names or ()),
+        label=printable(", ".join(n[:60] for n in (names or ())[:9] if isinstance(n, str)), 120),
         summary=with_rates(summary),
         itl_is="requests",
         convention="aiperf",
