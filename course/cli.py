@@ -10,7 +10,10 @@ from typing import Annotated
 
 import typer
 
+from course.commands.bench import bench
+from course.commands.knee import knee
 from course.commands.simulate import simulate
+from course.commands.validate import validate
 
 app = typer.Typer(
     add_completion=False,
@@ -21,6 +24,9 @@ app = typer.Typer(
 
 
 app.command()(simulate)
+app.command()(knee)
+app.command()(bench)
+app.command()(validate)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from course.serving.cost import LinearStepCost
+    from course.serving.cost import LinearStepCost, StepCost
 
 
 class Order(StrEnum):
@@ -192,11 +192,10 @@ def _check_targets(trace: Path, csv: Path | None, json: Path | None) -> None:
 
 def _cost(
     gpu: str | None, model: str | None, prices: dict[str, float | None]
-) -> tuple[LinearStepCost, str]:
+) -> tuple[StepCost, str]:
     """Return the cost that the options ask for, and a sentence on where it comes from."""
-    from course.serving import catalog
+    from course.serving.cost import RooflineStepCost
     from course.serving.own_trace import MADE_UP_COST
-    from course.serving.sheet_cost import sheet_cost
 
     given = {name: price for name, price in prices.items() if price is not None}
     if (gpu is None) != (model is None):
@@ -206,15 +205,15 @@ def _cost(
         if given:
             option = f"--{next(iter(given)).replace('_', '-')}"
             raise ValueError(f"{option} and --gpu both set the cost; leave one of them out")
-        card, shape = catalog.gpu(gpu), catalog.model(model)
+        roofline = RooflineStepCost(model, gpu)
         words = (
-            f"{shape.name} in bf16 on one {card.name}, estimated from data sheets alone: expect "
-            "throughput within about 20 % (a factor 2 at worst) and TPOT within about 25 %; "
-            "two or three measured points make it better"
+            f"{roofline.model.name} in bf16 on one {roofline.gpu.name}, estimated from data sheets "
+            "alone: expect throughput within about 20 % on nine servers of ten, a factor 2 or more "
+            "on a few, and TPOT within about 25 %; two or three measured points make it better"
         )
-        if shape.is_moe:
+        if roofline.model.is_moe:
             words += "; a mixture of experts is outside even that"
-        return sheet_cost(shape, card), words
+        return roofline, words
     if given:
         cost = replace(MADE_UP_COST, **given)
         return cost, f"your own prices, {_price_list(cost)}"

@@ -1,55 +1,47 @@
 """What one engine step costs in seconds, from four features of the step; no clock lives here.
 
 A step is whatever the scheduler put together; a cost sees only its `StepFeatures`, so costs and
-schedulers can be exchanged freely.
+schedulers can be exchanged freely. `LinearStepCost` takes five prices as they are given;
+`RooflineStepCost`, in `course.serving.roofline`, works them out from a model and a GPU.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Protocol
 
 from course.serving._arguments import at_least
+from course.serving._cost_forms import (
+    COEFFICIENTS,
+    LINEAR,
+    ROOFLINE,
+    KernelCost,
+    StepCost,
+    StepFeatures,
+)
+from course.serving.roofline import (
+    DEFAULTS,
+    Constants,
+    DoesNotFitError,
+    NotCoveredError,
+    RooflineStepCost,
+    StepParts,
+)
 
-LINEAR = 1
-"""Code of `LinearStepCost` inside the compiled step loop."""
-
-
-MOST_COEFFICIENTS = 8
-"""How many numbers a formula of the compiled step loop may have."""
-
-
-class StepFeatures(NamedTuple):
-    """The four counts of a step that its cost may depend on.
-
-    `prefill_tokens`: prompt (and recomputed) tokens computed in the step.
-    `prefill_pairs`: for each of those tokens the context it attends to, itself included, summed.
-    `decode_seqs`: sequences that make one more token from their cache.
-    `kv_tokens`: cached tokens those sequences read.
-    """
-
-    prefill_tokens: int
-    prefill_pairs: int
-    decode_seqs: int
-    kv_tokens: int
-
-
-class KernelCost(NamedTuple):
-    """A cost as the compiled loop takes it: which formula, and its numbers in order."""
-
-    code: int
-    coefficients: tuple[float, ...]
-
-
-class StepCost(Protocol):
-    """Anything that prices a step: one method, seconds from features.
-
-    A cost that also has `kernel_form()`, returning a `KernelCost`, runs in the compiled loop.
-    """
-
-    def step_seconds(self, features: StepFeatures, /) -> float:
-        """Return the seconds that a step with these features lasts; must be above 0."""
-        ...
+__all__ = [
+    "COEFFICIENTS",
+    "DEFAULTS",
+    "LINEAR",
+    "ROOFLINE",
+    "Constants",
+    "DoesNotFitError",
+    "KernelCost",
+    "LinearStepCost",
+    "NotCoveredError",
+    "RooflineStepCost",
+    "StepCost",
+    "StepFeatures",
+    "StepParts",
+]
 
 
 @dataclass(frozen=True)

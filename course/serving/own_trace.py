@@ -1,7 +1,7 @@
 """The engine on a reader's own trace: `simulate_trace`; reading and writing files lies elsewhere.
 
-A `Trace` comes from `course.serving.results.load_trace`, a cost from `sheet_cost`, from a fit or
-from the reader. What comes back is the run with its summary in words, as numbers and as a table.
+A `Trace` comes from `course.serving.results.load_trace`, a cost from `RooflineStepCost`, from a fit
+or from the reader. What comes back is the run with its summary in words, as numbers and as a table.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course.serving._arguments import at_least, whole
+from course.serving._arguments import whole
 from course.serving.catalog import Gpu, Model
-from course.serving.cost import LinearStepCost, StepCost
+from course.serving.cost import LinearStepCost, RooflineStepCost, StepCost
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.metrics import SLO, Percentile, Status, Summary, meets
 from course.serving.results import Trace
+from course.serving.roofline import RESERVE_BYTES
 from course.serving.workload import Workload
 
 if TYPE_CHECKING:
@@ -33,13 +34,8 @@ MADE_UP_COST = LinearStepCost(
 )
 """A step of a smallish model on a large card, in round numbers; no card's own."""
 
-MEMORY_SHARE = 0.90
-RESERVE_BYTES = 2 * 2**30
-"""What vLLM takes of a card by default, and what of it activations and CUDA graphs take.
-
-From logged numbers of blocks the reserve was 1.2 GB (RTX 4090), 2.4 GB (RTX PRO 6000) and 4.9 GB
-(H100), all with a model of 8 B parameters.
-"""
+MEMORY_FRACTION = 0.90
+"""What vLLM takes of a card's memory by default."""
 
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
@@ -49,7 +45,7 @@ def blocks_that_fit(
     gpu: Gpu,
     *,
     block_size: int = 16,
-    memory_share: float = MEMORY_SHARE,
+    memory_fraction: float = MEMORY_FRACTION,
     reserve_bytes: float = RESERVE_BYTES,
 ) -> int:
     """Return how many KV blocks of `model` in bf16 fit on `gpu` beside the weights.
@@ -62,20 +58,7 @@ def blocks_that_fit(
     >>> blocks_that_fit(catalog.model("Llama-3.1-8B"), catalog.gpu("RTX-4090"))
     2154
     """
-    share = at_least("memory_share", memory_share, above=True)
-    if share > 1:
-        raise ValueError(f"memory_share={memory_share!r} is above 1; give a share, as 0.9")
-    block_bytes = whole("block_size", block_size) * model.kv_bytes_per_token()
-    free_bytes = gpu.memory_bytes * share - model.weight_bytes()
-    free_bytes -= at_least("reserve_bytes", reserve_bytes)
-    if free_bytes < block_bytes:
-        short = (block_bytes - free_bytes) / 2**30
-        raise ValueError(
-            f"model={model.name!r} does not fit on gpu={gpu.name!r}: with "
-            f"{model.weight_bytes() / 2**30:.1f} GiB of weights in bf16 it is {short:.1f} GiB "
-            "short; give a larger card or a smaller model"
-        )
-    return int(free_bytes // block_bytes)
+    return RooflineStepCost(model, gpu).kv_blocks(block_size, memory_fraction, reserve_bytes)
 
 
 def simulate_trace(
@@ -188,7 +171,7 @@ class TraceRun:
         run, config = self.run, self.run.config
         # single gaps of one answer are far from independent, so that bounds would say nothing
         samples = {name: getattr(self.summary, name) for name in ("ttft", "tpot", "e2e")}
-        prices: dict[str, Any] = asdict(run.cost) if isinstance(run.cost, LinearStepCost) else {}
+        prices = _prices(run.cost)
         figures: dict[str, Any] = {
             "trace": {
                 "path": self.trace.path,
@@ -223,6 +206,15 @@ class TraceRun:
             "notes": list(self.notes),
         }
         return figures
+
+
+def _prices(cost: StepCost) -> dict[str, Any]:
+    """Return the numbers that a cost consists of; none of a cost of the caller's own."""
+    if isinstance(cost, LinearStepCost):
+        return asdict(cost)
+    if isinstance(cost, RooflineStepCost):
+        return {"model": cost.model.name, "gpu": cost.gpu.name, **asdict(cost.constants)}
+    return {}
 
 
 def _bounds(found: Percentile) -> dict[str, float | int | None]:

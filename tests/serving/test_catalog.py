@@ -57,8 +57,10 @@ UNITLESS = {
     "weibull_ks",
     "exponential_ks",
     "prompt_output_spearman",
+    "value",  # of a constant, whose unit is in its name
+    "deviation",
 }
-UNIT = re.compile(r"(^|_)(s|w|usd|bytes|tokens|per_s|per_gpu_hour)$")
+UNIT = re.compile(r"(^|_)(s|w|usd|bytes|tokens|users|per_s|per_gpu_hour)$")
 WINDOWED = re.compile(r"^(dispersion|peak_to_mean)_\d+s$")
 
 ONLY_MEASURED_GPUS = {
@@ -111,6 +113,7 @@ def test_tables_are_all_there() -> None:
     assert TABLES == [
         "gpus.csv",
         "iteration_times.csv",
+        "knees.csv",
         "models.csv",
         "prices.csv",
         "serving_points.csv",
@@ -122,6 +125,9 @@ def test_tables_are_all_there() -> None:
         "traces/length_quantiles.csv",
         "traces/length_statistics.csv",
         "traces/window_counts.csv",
+        "validation/constants.csv",
+        "validation/iteration_times.csv",
+        "validation/serving_points.csv",
         "vllm_logs/index.csv",
         "vllm_logs/replayed.csv",
         "vllm_logs/rtx-4090.csv",

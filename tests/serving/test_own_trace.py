@@ -97,16 +97,16 @@ def test_blocks_add_up_by_hand() -> None:
     left_bytes = 25_250_627_584 * 0.9 - 2 * model.parameters - 2 * 2**30
     assert blocks_that_fit(model, gpu) == int(left_bytes / (16 * 131_072))
     assert blocks_that_fit(model, gpu, block_size=32) == int(left_bytes / (32 * 131_072))
-    freer = blocks_that_fit(model, gpu, memory_share=1.0, reserve_bytes=0)
+    freer = blocks_that_fit(model, gpu, memory_fraction=1.0, reserve_bytes=0)
     assert freer == int((25_250_627_584 - 2 * model.parameters) / (16 * 131_072))
 
 
 def test_too_large_a_model_says_how_much_is_lacking() -> None:
     """A reader who is only told "0 blocks" does not know what to change."""
-    with pytest.raises(ValueError, match=r"does not fit on gpu='L4'.* GiB of weights.*GiB short"):
+    with pytest.raises(ValueError, match=r"does not fit on 1 × L4: .* GiB of weights.*GiB short"):
         blocks_that_fit(catalog.model("Llama-3.1-70B"), catalog.gpu("L4"))
-    with pytest.raises(ValueError, match=r"memory_share=1\.5 is above 1"):
-        blocks_that_fit(catalog.model("Llama-3.1-8B"), catalog.gpu("L4"), memory_share=1.5)
+    with pytest.raises(ValueError, match=r"memory_fraction=1\.5 is above 1"):
+        blocks_that_fit(catalog.model("Llama-3.1-8B"), catalog.gpu("L4"), memory_fraction=1.5)
 
 
 # --- what is counted ---------------------------------------------------------------------------

@@ -23,6 +23,7 @@ were the loops to call into another file, they would outlive its changes.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ BAD_COST = 3  # the next step would not last a finite time above 0 s
 CONTINUOUS, WINDOWED, ADAPTIVE, STATIC = 0, 1, 2, 3  # rules.batching
 # rules.order; BY_ARRIVAL is first come where the queue is a heap as for other orders
 FCFS, SJF, PRIORITY, CUSTOM, BY_ARRIVAL = 0, 1, 2, 3, 4
-LINEAR, PLAIN_PYTHON = 1, 0  # rules.cost
+ROOFLINE, LINEAR, PLAIN_PYTHON = 2, 1, 0  # rules.cost
 
 # --- work.seat; `run_by_the_rules` knows no decoders, and keeps everything up ---------------------
 REQUEST = 0
@@ -125,14 +126,23 @@ def step_seconds(
     decode_seqs: int,
     kv_tokens: int,
 ) -> float:
-    """Return a step's seconds; the terms are summed from left to right."""
-    return (
+    """Return a step's seconds; the terms are summed from left to right.
+
+    Every formula has five linear prices; `ROOFLINE` adds the smooth corner between reading the
+    weights (price[5]) and computing with them (price[6] and price[7]).
+    """
+    seconds = (
         price[0]
         + price[1] * prefill_tokens
         + price[2] * prefill_pairs
         + price[3] * decode_seqs
         + price[4] * kv_tokens
     )
+    if code == ROOFLINE:
+        compute_s = price[6] * prefill_tokens + price[7] * decode_seqs
+        # not hypot: libraries differ in its last bit, and a square root is exact everywhere
+        seconds += math.sqrt(price[5] * price[5] + compute_s * compute_s)
+    return seconds
 
 
 @njit(**OPTIONS)

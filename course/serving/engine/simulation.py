@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, at_least, numbers, same_length, whole
-from course.serving.cost import MOST_COEFFICIENTS, KernelCost, StepCost, StepFeatures
+from course.serving.cost import COEFFICIENTS, KernelCost, StepCost, StepFeatures
 from course.serving.engine._state import Load, Log, Rules, Users, Work
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
@@ -158,7 +158,7 @@ def _run(
     )
     state = _work(rules, users, len(work))
     coefficients = form.coefficients if form else ()
-    price = coefficients + (0.0,) * (MOST_COEFFICIENTS - len(coefficients))
+    price = coefficients + (0.0,) * (max(COEFFICIENTS.values()) - len(coefficients))
     log = _run_to_end(loops, state, load, users, rules, price, cost, progress)
     return Run(work, cost, config, horizon_s, rules, users, log, state)
 
@@ -175,8 +175,17 @@ def _check_kinds(work: object, cost: object, config: object) -> None:
 
 def _kernel_form(cost: StepCost) -> KernelCost | None:
     """Return the cost as the compiled loops know it; None for a caller's own."""
-    form = getattr(cost, "kernel_form", None)
-    return form() if callable(form) else None
+    kernel_form = getattr(cost, "kernel_form", None)
+    if not callable(kernel_form):
+        return None
+    form: KernelCost = kernel_form()
+    length = COEFFICIENTS.get(form.code)
+    if length != len(form.coefficients):
+        raise ValueError(
+            f"cost={cost!r} has kernel_form() {form!r}, which the loops do not know (they know "
+            f"code: coefficients {COEFFICIENTS}); leave kernel_form out to run step_seconds itself"
+        )
+    return form
 
 
 def _load(work: Workload, is_open: bool) -> Load:

@@ -1,0 +1,94 @@
+"""``python -m course validate``: writes the tables and pictures of the validation; no rule here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from course.paths import DATA
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from course.serving.validation import Validation
+
+
+def validate(
+    out: Annotated[
+        Path, typer.Option(help="Where the tables and pictures go (the committed ones: as it is)")
+    ] = DATA / "validation",
+    pictures: Annotated[bool, typer.Option(help="Also draw predicted against measured")] = True,
+) -> None:
+    """Predict every measured point anew, and say how far off the cost model is.
+
+    Fits the constants anew, leaves each set-up out in turn, fits each by itself, and fits single
+    steps. What comes out is printed, and written as tables and pictures.
+    """
+    from tqdm import tqdm
+
+    from course.serving.validation import as_text, validation_stages
+    from course.serving.validation import validate as validated
+
+    with tqdm(total=validation_stages(), leave=False, disable=None) as bar:
+
+        def done(label: str) -> None:
+            bar.set_description(f"{label:<40.40}")
+            bar.update()
+
+        found = validated(done)
+    typer.echo(as_text(found.errors, found.constants))
+    for path in write_tables(found, out):
+        typer.echo(f"written: {path}")
+    if pictures:
+        for path in write_pictures(found, out):
+            typer.echo(f"drawn: {path}")
+
+
+def table_text(rows: Sequence[DataclassInstance]) -> str:
+    """Return rows as CSV, None as an empty cell, numbers as short as they can be."""
+    cells = [{k: _cell(v) for k, v in asdict(row).items()} for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(cells[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(cells)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def write_tables(found: Validation, folder: Path) -> list[Path]:
+    """Write the three tables into `folder`, which is made if need be; return where they went."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, rows in (
+        ("serving_points.csv", found.points),
+        ("iteration_times.csv", found.steps),
+        ("constants.csv", found.constants),
+    ):
+        (folder / name).write_text(table_text(rows), encoding="utf-8", newline="\n")
+        written.append(folder / name)
+    return written
+
+
+def write_pictures(found: Validation, folder: Path) -> list[Path]:
+    """Draw predicted against measured, points and steps, into `folder`; return where they went."""
+    from course.figures.validation import draw_points, draw_steps
+
+    drawn = []
+    for name, figure in (
+        ("serving_points.png", draw_points(found.points)),
+        ("iteration_times.png", draw_steps(found.steps)),
+    ):
+        figure.savefig(folder / name, dpi=100, metadata={"Software": None})
+        drawn.append(folder / name)
+    return drawn

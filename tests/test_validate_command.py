@@ -1,0 +1,60 @@
+"""`python -m course validate`: what is written and printed; the numbers have tests of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from course.cli import app
+from course.commands.validate import table_text, write_tables
+from course.serving import validation
+from course.serving._tables import DATA
+from course.serving.validation import (
+    Validation,
+    committed_constants,
+    committed_errors,
+    committed_points,
+    committed_steps,
+)
+
+FOUND = Validation(committed_points(), committed_steps(), committed_constants())
+
+
+def test_tables_are_written_as_they_are_committed(tmp_path: Path) -> None:
+    """A table that cannot be written anew is a table that nobody can check."""
+    for path in write_tables(FOUND, tmp_path / "new"):
+        committed = DATA / "validation" / path.name
+        assert path.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
+    assert FOUND.errors == committed_errors()
+    assert table_text(FOUND.points[:1]).count("\n") == 2
+
+
+@pytest.mark.parametrize("pictures", [True, False])
+def test_the_command_prints_every_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: bool
+) -> None:
+    monkeypatch.setattr(validation, "validate", lambda done: (done("all"), FOUND)[1])
+    options = ["validate", "--out", str(tmp_path)] + ([] if pictures else ["--no-pictures"])
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 0, result.output
+    for row in FOUND.errors:
+        assert f"{100 * row.median:5.1f} % {100 * row.p90:5.1f} %" in result.output
+        assert row.block in result.output
+    assert "mbu = 0.82 ± 0.036  (identified)" in result.output
+    drawn = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert drawn == (["iteration_times.png", "serving_points.png"] if pictures else [])
+
+
+def test_stages_are_as_many_as_the_bar_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bar would end before the work, or never."""
+    rows = [row for row in validation.comparable_points() if row.source == "silybench"]
+    rows = [row for row in rows if row.concurrency in (1, 16) and row.prompt_tokens == 128]
+    monkeypatch.setattr(validation, "comparable_points", lambda: tuple(rows))
+    monkeypatch.setattr(validation, "FITTED", ("overhead_s", "mbu"))
+    stages: list[str] = []
+    found = validation.validate(stages.append)
+    assert len(stages) == validation.validation_stages() == 7
+    assert len(found.points) == len(rows) == 8
+    assert all(point.own_tokens_per_s is not None for point in found.points)
