@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from course.serving import queueing as queueing
     from course.serving.conventions import as_reported_by as as_reported_by
     from course.serving.cost import LinearStepCost as LinearStepCost
+    from course.serving.cost import RooflineStepCost as RooflineStepCost
     from course.serving.engine import EngineConfig as EngineConfig
     from course.serving.engine import simulate as simulate
     from course.serving.engine import simulate_closed as simulate_closed
+    from course.serving.engine.admission import Admission as Admission
+    from course.serving.engine.clients import Patience as Patience
+    from course.serving.engine.clients import Retry as Retry
+    from course.serving.engine.service import simulate_service as simulate_service
     from course.serving.metrics import SLO as SLO
     from course.serving.metrics import RequestTimeline as RequestTimeline
     from course.serving.results import load_result as load_result
@@ -31,9 +36,13 @@ __version__ = "0.1.0"
 
 # public name -> (module, attribute; None for the module itself)
 _PUBLIC: dict[str, tuple[str, str | None]] = {
+    "Admission": ("course.serving.engine.admission", "Admission"),
     "EngineConfig": ("course.serving.engine", "EngineConfig"),
     "LinearStepCost": ("course.serving.cost", "LinearStepCost"),
+    "Patience": ("course.serving.engine.clients", "Patience"),
     "RequestTimeline": ("course.serving.metrics", "RequestTimeline"),
+    "Retry": ("course.serving.engine.clients", "Retry"),
+    "RooflineStepCost": ("course.serving.cost", "RooflineStepCost"),
     "SLO": ("course.serving.metrics", "SLO"),
     "TODO": ("course.exercises", "TODO"),
     "Workload": ("course.serving.workload", "Workload"),
@@ -50,6 +59,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "queueing": ("course.serving.queueing", None),
     "simulate": ("course.serving.engine", "simulate"),
     "simulate_closed": ("course.serving.engine", "simulate_closed"),
+    "simulate_service": ("course.serving.engine.service", "simulate_service"),
     "still": ("course.ui.still", "still"),
 }
 

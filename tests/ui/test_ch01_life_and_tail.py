@@ -17,8 +17,8 @@ from scipy.stats import binom, lognorm
 from course.explore.ch01 import percentile_and_mean as module
 from course.explore.ch01.one_life import ONE_LIFE
 from course.explore.ch01.percentile_and_mean import FAST_S, PERCENTILE_AND_MEAN, Mixture, mixture
-from course.serving import catalog, metrics
-from course.serving.sheet_cost import sheet_cost
+from course.serving import metrics
+from course.serving.cost import RooflineStepCost, StepFeatures
 from course.ui.shell import Shell, show
 from course.words import figures, percent, seconds
 
@@ -55,9 +55,9 @@ def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def prefill_s(tokens: int) -> float:
     """A whole prompt in one step by hand: each token also looks at all that came before it."""
-    cost = sheet_cost(catalog.model("Llama-3.1-8B"), catalog.gpu("H100-80GB-SXM"))
+    cost = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
     pairs = tokens * (tokens + 1) / 2
-    return cost.fixed_s + tokens * cost.per_prefill_token_s + pairs * cost.per_prefill_pair_s
+    return cost.step_seconds(StepFeatures(tokens, int(pairs), 0, 0))
 
 
 def arrivals_by_hand(p: Any) -> tuple[list[float], list[int]]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from course.figures.ch00.one_request import OneRequest, OneRequestPicture
 from course.serving import catalog
+from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.sheet_cost import sheet_cost
 from course.ui import Explorer, Prediction, Preset, choice, count
 from course.ui.shell import Shell, show
 from course.words import figures, seconds
@@ -52,7 +52,7 @@ def _one_request(p: OneRequestParameters) -> OneRequest:
     model = catalog.model(_MODEL)
     work = Workload([0.0], [p.prompt_tokens], [p.output_tokens])
     config = EngineConfig(max_num_seqs=1, max_num_batched_tokens=p.budget_tokens)
-    run = simulate(work, sheet_cost(model, catalog.gpu(p.gpu)), config)
+    run = simulate(work, RooflineStepCost(model, p.gpu), config)
     prefill = np.asarray(run.step_prefill_tokens)
     return OneRequest(
         prompt_tokens=p.prompt_tokens,

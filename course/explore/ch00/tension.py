@@ -10,8 +10,8 @@ import numpy as np
 
 from course.figures.ch00.tension import LoadCurve, Tension, TensionPicture
 from course.serving import catalog
+from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, Workload, simulate_closed
-from course.serving.sheet_cost import sheet_cost
 from course.ui import Explorer, Prediction, Preset, choice, slider, stops
 from course.ui.shell import Shell, show
 from course.words import figures, seconds
@@ -86,7 +86,7 @@ def _level(users: int, lengths: tuple[int, int]) -> _Level:
     config = EngineConfig(
         max_num_seqs=SEATS, max_num_batched_tokens=8192, num_kv_blocks=KV_TOKENS // BLOCK
     )
-    cost = sheet_cost(catalog.model(MODEL), catalog.gpu(GPU))
+    cost = RooflineStepCost(MODEL, GPU)
     run = simulate_closed(users, 0.0, work, cost, config)
     ttft, tpot = np.asarray(run.ttft_s), np.asarray(run.tpot_s)
     duration = float(run.finish_s.max())

@@ -18,9 +18,8 @@ from course.figures.ch01.one_life import (
     OneLifePicture,
     times_as_at_rest,
 )
-from course.serving import catalog, metrics
-from course.serving.cost import StepFeatures
-from course.serving.sheet_cost import sheet_cost
+from course.serving import metrics
+from course.serving.cost import RooflineStepCost, StepFeatures
 from course.ui import Explorer, Prediction, Preset, count, slider
 from course.ui.shell import Shell, show
 from course.words import figures, seconds
@@ -67,7 +66,7 @@ class OneLifeParameters:
 @lru_cache(maxsize=1024)
 def _prefill_s(prompt_tokens: int) -> float:
     """The whole prompt in one step, from the data sheets of the model and the card."""
-    cost = sheet_cost(catalog.model(_MODEL), catalog.gpu(_GPU))
+    cost = RooflineStepCost(_MODEL, _GPU)
     pairs = prompt_tokens * (prompt_tokens + 1) // 2
     return cost.step_seconds(StepFeatures(prompt_tokens, pairs, 0, 0))
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course.figures.ch02.engine_beside import EngineBeside, EngineBesidePicture
-from course.serving import catalog, queueing
+from course.serving import queueing
+from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.sheet_cost import sheet_cost
 from course.serving.workload import Lognormal, Poisson, draw
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
@@ -63,7 +63,7 @@ def _capacity_per_s(seats: int, seed: int) -> float:
 
 
 def _cost() -> Any:
-    return sheet_cost(catalog.model("Llama-3.1-8B"), catalog.gpu("H100-80GB-SXM"))
+    return RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
 
 
 @lru_cache(maxsize=512)

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving import catalog
 from course.serving.conventions import as_reported_by
+from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, LinearStepCost, Run, simulate, simulate_closed
 from course.serving.metrics import SLO, Summary, summarize
 from course.serving.results import BenchmarkResult, audit_files, load_result
 from course.serving.results.writing import write_vllm
-from course.serving.sheet_cost import sheet_cost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
 from tests.serving.engine_cases import run_of
@@ -52,7 +51,7 @@ def differences(run: Summary, read: Summary) -> dict[str, tuple[Any, Any]]:
 def chats() -> Run:
     """Three hundred chats on an 8B model, with a queue."""
     work = draw(300, Poisson(20.0), Lognormal(5.5, 0.8), Lognormal(4.0, 0.9), seed=3)
-    cost = sheet_cost(catalog.model("Llama-3.1-8B"), catalog.gpu("H100-80GB-SXM"))
+    cost = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
     return simulate(work, cost, EngineConfig(max_num_seqs=16, num_kv_blocks=2000))
 
 
