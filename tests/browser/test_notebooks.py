@@ -23,9 +23,15 @@ def test_run_all_and_move_everything(page: Any, lab: Lab, artifacts: Path, noteb
     """No error in any cell or on the console; every slider moves its picture and its sentence."""
     open_and_run_all(page, lab, notebook)
     assert not errors_shown(page)
-    calls = (lab.desk / notebook).read_text(encoding="utf-8").count('"explore.')
+    source = (lab.desk / notebook).read_text(encoding="utf-8")
+    charts = source.count('"explore.requests_view')
+    assert page.locator(".vega-embed").count() == charts
+    for number in range(charts):
+        chart = page.locator(".vega-embed").nth(number)
+        chart.scroll_into_view_if_needed()
+        chart.screenshot(path=artifacts / f"{notebook[:2]}-chart-{number}.png")
     found = shells(page)
-    assert len(found) == calls
+    assert len(found) == source.count('"explore.') - charts
     for number, shell in enumerate(found):
         shell.scroll_into_view_if_needed()
         shell.screenshot(path=artifacts / f"{notebook[:2]}-{number}-closed.png")

@@ -111,6 +111,14 @@ def _with_unit(r: ManyTools, row: ToolRow) -> str:
 
 
 def _many_tools_words(r: ManyTools) -> str:
+    held = 1e3 * (r.requests[3].sent_s - r.requests[3].scheduled_s)
+    return (
+        f"{_tools_words(r)} The client held D back for {held:,.0f} ms; the stopwatch stood at "
+        f"{1e3 * r.stopwatch_s:,.0f} ms."
+    )
+
+
+def _tools_words(r: ManyTools) -> str:
     name, smallest, largest = METRICS[r.metric].name, r.smallest, r.largest
     if smallest is None or largest is None:
         return f"None of the {len(r.tools)} tools prints a {name}."

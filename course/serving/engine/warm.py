@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from course.serving.cost import LinearStepCost
 from course.serving.engine import modes, orders
+from course.serving.engine.clients import Retry
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.run import Run
 from course.serving.engine.simulation import simulate
 from course.serving.workload import Workload
+
+if TYPE_CHECKING:
+    from course.serving.engine.service_run import ServiceRun
 
 
 def warm_steps() -> list[tuple[str, Callable[[], object]]]:
@@ -27,12 +32,20 @@ def warm_steps() -> list[tuple[str, Callable[[], object]]]:
             "preemption by priority",
             lambda: _run(EngineConfig(num_kv_blocks=8, order=orders.priority())),
         ),
+        ("clients who give up, and a gate", _serve),
     ]
 
 
 def _run(config: EngineConfig) -> Run:
     work = Workload([0.0, 0.0, 1.0], prompt_tokens=[40, 9, 9], output_tokens=[30, 3, 1])
     return simulate(work, LinearStepCost(fixed_s=0.01), config)
+
+
+def _serve() -> ServiceRun:
+    from course.serving.engine.service import simulate_service
+
+    work = Workload([0.0, 0.0, 1.0], prompt_tokens=[40, 9, 9], output_tokens=[30, 3, 1])
+    return simulate_service(work, LinearStepCost(fixed_s=0.01), retry=Retry(2, jitter=0.5))
 
 
 def _read(run: Run) -> object:
