@@ -1,7 +1,7 @@
 """The widget shell that every explorer uses; what one shows and computes lives elsewhere."""
 
 from course.ui.explorer import Explorer, Guess, Prediction, Preset
-from course.ui.parameters import choice, count, slider, stops, toggle
+from course.ui.parameters import choice, count, play, slider, stops, toggle
 
 __all__ = [
     "Explorer",
@@ -10,6 +10,7 @@ __all__ = [
     "Preset",
     "choice",
     "count",
+    "play",
     "slider",
     "stops",
     "toggle",

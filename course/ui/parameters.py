@@ -1,7 +1,7 @@
 """How an explorer declares its parameters (range, unit, label, help); no widget is made here.
 
-A parameter set is a frozen dataclass whose fields are made by `slider`, `count`, `choice` and
-`toggle`. Everything else follows from that declaration: the controls, the check of the ranges,
+A parameter set is a frozen dataclass whose fields are made by `slider`, `count`, `play`, `choice`
+and `toggle`. Everything else follows from that declaration: the controls, the check of the ranges,
 the line of Python that rebuilds the set.
 """
 
@@ -20,7 +20,7 @@ _KEY = "control"
 
 @dataclass(frozen=True)
 class Slider:
-    """A number on a linear scale, both ends included."""
+    """A number on a linear scale, both ends included; with `tick_ms` it can also be played."""
 
     low: float
     high: float
@@ -30,6 +30,7 @@ class Slider:
     help: str
     whole: bool = False
     slow: bool = False
+    tick_ms: int | None = None
 
     def check(self, name: str, value: object) -> float | int:
         """Return `value` as a number inside the range; raise ValueError naming `name`."""
@@ -119,6 +120,22 @@ def count(
 ) -> Any:
     """Declare a whole-number parameter, both ends included."""
     control = Slider(low, high, step, label, unit, help, whole=True, slow=slow)
+    return field(default=default, metadata={_KEY: control})
+
+
+def play(
+    default: int,
+    low: int,
+    high: int,
+    step: int = 1,
+    *,
+    label: str,
+    unit: str = "",
+    help: str,
+    tick_ms: int = 100,
+) -> Any:
+    """Declare a whole-number parameter that a play button also moves, a step every `tick_ms`."""
+    control = Slider(low, high, step, label, unit, help, whole=True, tick_ms=tick_ms)
     return field(default=default, metadata={_KEY: control})
 
 

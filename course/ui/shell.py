@@ -246,7 +246,7 @@ class Shell(Generic[P, R]):
         )
         panel = self._make(
             widgets.VBox,
-            list(self._controls.values()),
+            [self._row(name, control) for name, control in self._controls.items()],
             layout=widgets.Layout(flex="1 1 220px", min_width="200px", max_width="420px"),
         )
         panel.add_class("course-controls")
@@ -293,6 +293,23 @@ class Shell(Generic[P, R]):
             )
         widget.observe(self._on_control, "value")
         return widget
+
+    def _row(self, name: str, widget: Any) -> Any:
+        """A control as it stands in the panel: alone, or with its play button below it."""
+        control = controls_of(self.explorer.parameters)[name]
+        if not isinstance(control, Slider) or control.tick_ms is None:
+            return widget
+        button = self._make(
+            widgets.Play,
+            min=control.low, max=control.high, step=control.step, value=widget.value,
+            interval=control.tick_ms, show_repeat=False, tooltip=f"Play: {control.label}",
+        )  # fmt: skip
+        # Tied together in the browser: the slider moves, and tells the kernel as a hand would.
+        self._make(widgets.jslink, (button, "value"), (widget, "value"))
+        # The buttons bear signs alone.
+        words = self._make(widgets.HTML, value=theme.PLAY)
+        bar = self._make(widgets.HBox, [button, words], layout=widgets.Layout(align_items="center"))
+        return self._make(widgets.VBox, [widget, bar])
 
     def _make(self, kind: Any, *args: Any, **options: Any) -> Any:
         widget = kind(*args, **options)

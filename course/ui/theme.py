@@ -16,9 +16,9 @@ STYLE: Final = """
 .course-shell .course-sentence{font-size:1.02em;line-height:1.45;max-width:88ch;padding:2px 0}
 .course-shell .course-curtain{border-left:4px solid #0072B2;padding:4px 10px;margin:4px 0}
 .course-shell .course-problem{border-left:4px solid #D55E00;padding:4px 10px}
-.course-shell .course-layers{display:grid;overflow:hidden;background:#fff}
-.course-shell .course-layers>*{grid-area:1/1;width:100%;min-width:0;margin:0}
-.course-shell .course-layers>*>*{display:block}
+.course-shell .course-layers{position:relative;display:block;overflow:hidden;background:#fff}
+.course-shell .course-layers>*,.course-shell .course-layers>*>*{display:block;width:100%;margin:0}
+.course-shell .course-layers>:last-child{position:absolute;top:0;left:0}
 .course-shell .course-figure{display:block}
 .course-shell .widget-html,.course-shell .widget-html-content{overflow:visible;line-height:1.4}
 .course-shell .course-controls .widget-label{flex:1 0 100%;width:100%;text-align:left;
@@ -43,4 +43,5 @@ CURTAIN_SKIP: Final = "Skip the guess"
 CURTAIN_AGAIN: Final = "Guess again"
 RESET: Final = "Reset"
 PRESENT: Final = "Present"
+PLAY: Final = "plays, pauses; the square goes back to the start"
 OWN_SETTINGS: Final = "(your own settings)"
