@@ -43,7 +43,7 @@ def test_one_reader_uses_two_thousandths_of_the_card(prose: str) -> None:
     assert "**0.015 ms**" in prose
     compute_s = 2 * cost.model.active_parameters / cost.gpu.peak_bf16_flop_per_s
     assert round(1e3 * compute_s, 3) == 0.015
-    alone = shown("roofline", "one chat on an H100")
+    alone = shown("roofline", "One chat on an H100")
     assert "two thousandths of that" in prose
     assert "It is 0.2 %" in prose
     assert alone.share_of_peak == pytest.approx(0.002, abs=0.0003)
@@ -56,7 +56,7 @@ def test_ridges_and_intensities(prose: str) -> None:
     """Section 1's argument rests on where the three points lie."""
     assert "295 operations a byte on an H100" in prose
     assert round(catalog.gpu("H100-80GB-SXM").ridge_flop_per_byte) == 295
-    alone = shown("roofline", "one chat on an H100")
+    alone = shown("roofline", "One chat on an H100")
     assert "a property of the model, 4 here" in prose
     assert alone.cache.flop_per_byte == pytest.approx(4)
     assert alone.matrices.flop_per_byte == pytest.approx(1, abs=0.01)
@@ -68,9 +68,9 @@ def test_ridges_and_intensities(prose: str) -> None:
     own_flop, own_bytes = shape.attention_flop_per_pair, shape.kv_bytes_per_token()
     assert math.ceil(per_token / (ridge * own_bytes)) == 388
     assert math.ceil(per_token / (ridge * own_bytes - own_flop)) == 394
-    long = shown("roofline", "long contexts never get there")
+    long = shown("roofline", "Long contexts never get there")
     assert long.ceiling_flop_per_byte < long.ridge_flop_per_byte
-    prefill = shown("roofline", "prefill is on the roof")
+    prefill = shown("roofline", "Prefill is on the roof")
     assert "68 % of the peak" in prose
     assert round(prefill.share_of_peak, 2) == 0.68
     assert "takes 98 ms, and sixteen people" in prose
@@ -86,9 +86,9 @@ def test_each_rule_of_thumb_where_the_prose_puts_it(prose: str) -> None:
     found = explorer("roofline")
     first, second = "“8 to 64, start at 16”", "“from 128 in steps of 64”"
     for preset, room, rule in (
-        ("an RTX 4090", "full at 16 sequences", first),
-        ("one chat on an H100", "437 fit", second),
-        ("long contexts never get there", "13 fit on the same H100", first),
+        ("An RTX 4090", "full at 16 sequences", first),
+        ("One chat on an H100", "437 fit", second),
+        ("Long contexts never get there", "13 fit on the same H100", first),
     ):
         assert room in prose
         here = shown("roofline", preset)
@@ -99,7 +99,7 @@ def test_each_rule_of_thumb_where_the_prose_puts_it(prose: str) -> None:
 
 def test_thirty_two_chats_on_one_card(prose: str) -> None:
     """One slows down, all speed up: by how much is the lesson's main figure."""
-    chat = shown("batching", "chat 8B on H100")
+    chat = shown("batching", "Chat 8B on H100")
     alone_s, step_s = float(chat.alone.step_s[0]), chat.step_s
     assert "a token every 7.6 ms" in prose
     assert round(1e3 * alone_s, 1) == 7.6
@@ -129,7 +129,7 @@ def test_thirty_two_chats_on_one_card(prose: str) -> None:
 
 def test_what_grew_in_the_other_presets(prose: str) -> None:
     """Three presets, three other layers."""
-    chat, long = shown("batching", "chat 8B on H100"), shown("batching", "long documents")
+    chat, long = shown("batching", "Chat 8B on H100"), shown("batching", "Long documents")
     assert "two thirds of the step are caches" in prose
     assert float(long.here.kv_s[0]) / long.step_s == pytest.approx(2 / 3, abs=0.02)
     assert "not even twice that of the chats" in prose
@@ -139,7 +139,7 @@ def test_what_grew_in_the_other_presets(prose: str) -> None:
     four = shown("batching", "70B on four H100s")
     assert "16 % of the step" in prose
     assert float(four.here.all_reduce_s[0]) / four.step_s == pytest.approx(0.16, abs=0.005)
-    small = shown("batching", "small model, big card")
+    small = shown("batching", "Small model, big card")
     assert "61 % overhead" in prose
     assert float(small.here.overhead_s[0]) / small.step_s == pytest.approx(0.61, abs=0.005)
 
@@ -148,7 +148,7 @@ def test_eight_requests_four_ways(prose: str) -> None:
     """The timeline's ends and first tokens are what the table of modes sums up."""
     runs = {
         run.name.partition(":")[0]: run
-        for run in shown("four_ways", "eight requests, four ways").runs
+        for run in shown("four_ways", "Eight requests, four ways").runs
     }
     assert "the last of the eight answers is there after 4.6 s" in prose.lower()
     assert "a first token takes 2.1 s on average" in prose
@@ -160,25 +160,25 @@ def test_eight_requests_four_ways(prose: str) -> None:
     assert round(1e3 * runs["continuous"].mean_ttft_s, 1) == 98.5
     assert "35 % of all decode slots here, 58 % in" in prose
     assert round(runs["static"].wasted_share, 2) == 0.35
-    long = shown("four_ways", "one long answer among short").runs[0]
+    long = shown("four_ways", "One long answer among short").runs[0]
     assert round(long.wasted_share, 2) == 0.58
 
 
 def test_what_the_windows_cost(prose: str) -> None:
     """Full price and no gain at low traffic; half of it with an adaptive window."""
-    low = shown("four_ways", "the wait window at low traffic")
+    low = shown("four_ways", "The wait window at low traffic")
     windowed, plain = low.runs
     assert "from 36 to 336 ms and saves no GPU time" in prose
     assert (round(1e3 * plain.mean_ttft_s), round(1e3 * windowed.mean_ttft_s)) == (36, 336)
     assert windowed.busy_s == pytest.approx(plain.busy_s, abs=1e-6)
-    high = shown("four_ways", "the wait window at high traffic")
+    high = shown("four_ways", "The wait window at high traffic")
     windowed, plain = high.runs
     assert "the last answer comes at the same time" in prose
     assert windowed.done_s == pytest.approx(plain.done_s, rel=0.01)
     assert "the window opens once" in prose
     waited = windowed.scheduled_s > windowed.held_s
     assert set(windowed.scheduled_s[waited]) == {windowed.scheduled_s[0]}
-    runs = {run.name.partition(":")[0]: run for run in shown("four_ways", "adaptive window").runs}
+    runs = {run.name.partition(":")[0]: run for run in shown("four_ways", "Adaptive window").runs}
     assert "costs half of what the fixed one does" in prose
     cost = {
         w: runs[w].mean_ttft_s - runs["continuous"].mean_ttft_s for w in ("windowed", "adaptive")
@@ -188,16 +188,16 @@ def test_what_the_windows_cost(prose: str) -> None:
 
 def test_two_optima_on_one_card(prose: str) -> None:
     """The cheapest batch under a promise is not the largest."""
-    (chat,) = shown("token_cost", "chat with a TPOT promise").layouts
+    (chat,) = shown("token_cost", "Chat with a TPOT promise").layouts
     assert "at 4.29 USD an hour" in prose
-    assert shown("token_cost", "chat with a TPOT promise").usd_per_gpu_hour == 4.29
+    assert shown("token_cost", "Chat with a TPOT promise").usd_per_gpu_hour == 4.29
     assert "194 sequences, 0.38 USD" in prose
     assert (chat.most, round(chat.cheapest_usd, 2)) == (194, 0.38)
     assert "has 47 and costs 0.51 USD" in prose
     assert (chat.inside, round(chat.inside_usd, 2)) == (47, 0.51)
     assert "It is half a dollar, and a quarter less without the promise" in prose
     assert chat.cheapest_usd / chat.inside_usd == pytest.approx(0.75, abs=0.01)
-    (loose,) = shown("token_cost", "chat with a TPOT promise", tpot_promise_ms=40.0).layouts
+    (loose,) = shown("token_cost", "Chat with a TPOT promise", tpot_promise_ms=40.0).layouts
     assert "20 ms for 40 ms here costs a quarter more" in prose
     assert chat.inside_usd / loose.inside_usd == pytest.approx(1.25, abs=0.02)
 
@@ -211,13 +211,13 @@ def test_prices_of_one_card(prose: str) -> None:
     assert all(row.checked_on or row.note for row in rows)
     assert "from 12.29 to 6.88 USD" in prose
     assert {row.usd_per_gpu_hour for row in rows if row.seller == "AWS"} == {12.29, 6.88}
-    dear = shown("token_cost", "same card, another seller").layouts[0]
-    assert dear.inside == shown("token_cost", "chat with a TPOT promise").layouts[0].inside
+    dear = shown("token_cost", "Same card, another seller").layouts[0]
+    assert dear.inside == shown("token_cost", "Chat with a TPOT promise").layouts[0].inside
 
 
 def test_eight_cards_laid_out(prose: str) -> None:
     """There is no best layout, only one for a promise: two promises, two orders."""
-    preset = "one of eight, two of four, eight of one"
+    preset = "One of eight, two of four, eight of one"
     usd = {
         layout.name: round(layout.inside_usd, 2) for layout in shown("token_cost", preset).layouts
     }
@@ -240,7 +240,7 @@ def test_eight_cards_laid_out(prose: str) -> None:
 
 def test_a_good_answer_past_capacity(prose: str) -> None:
     """Tokens at their cheapest, good answers five times as dear."""
-    here = shown("token_cost", "cost per success").here
+    here = shown("token_cost", "Cost per success").here
     assert "a thousand answers cost 0.11 USD, and a thousand *good* ones 0.52" in prose
     assert (round(float(here.usd_all[0]), 2), round(float(here.usd_good[0]), 2)) == (0.11, 0.52)
     assert "the good answers five times as dear" in prose

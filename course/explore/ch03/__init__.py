@@ -1,0 +1,1 @@
+"""Explorers of notebook 03, one module each; prices are in ``course.serving``."""
