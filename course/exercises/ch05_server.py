@@ -1,0 +1,113 @@
+"""The small server, its impatient clients and its rush that notebook 05's exercises run on.
+
+It is the server of that notebook's pictures; what is asked about it is in the other `ch05_` files.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from course.serving.cost import RooflineStepCost
+from course.serving.engine import (
+    Admission,
+    EngineConfig,
+    Patience,
+    PythonAdmission,
+    Retry,
+    ServiceRun,
+    Workload,
+    simulate_service,
+)
+from course.serving.engine.admission import AdmissionPolicy
+from course.serving.metrics import SLO
+
+SEATS: Final = 40
+USUAL_PER_S: Final = 8.5
+PATIENCE: Final = Patience(e2e_s=10.0, noticed=False)
+PROMISE: Final = SLO(e2e_s=10.0)
+THREE_ATTEMPTS: Final = Retry(attempts=3, delay_s=1.0)
+
+_PROMPT = (400.0, 0.8, 2000)  # mean, sigma of the logarithm, longest
+_ANSWER = (80.0, 0.6, 160)
+
+
+@lru_cache(maxsize=1)
+def server() -> tuple[RooflineStepCost, EngineConfig]:
+    """Return the price of a step and the dials of the notebook's server.
+
+    Llama-3.1-8B on one RTX 4090 with 40 seats; it completes 11.5 requests a second.
+
+    >>> cost, config = server()
+    >>> config.max_num_seqs
+    40
+    """
+    cost = RooflineStepCost("Llama-3.1-8B", "RTX-4090")
+    config = EngineConfig(
+        max_num_seqs=SEATS, max_num_batched_tokens=2048, num_kv_blocks=cost.kv_blocks()
+    )
+    return cost, config
+
+
+def rush(
+    burst_s: float,
+    factor: float = 2.0,
+    *,
+    before_s: float = 60.0,
+    after_s: float = 150.0,
+    seed: int = 0,
+) -> Workload:
+    """Return 8.5 requests/s at random, then `factor` times as many for `burst_s` s, then 8.5 again.
+
+    Before the burst lie `before_s` seconds, after it `after_s`. Raises ValueError as `Workload`.
+
+    >>> work = rush(10.0, seed=3)
+    >>> 1800 < len(work) < 2120  # 8.5 · 220 + 8.5 · 10 = 1955 on average
+    True
+    """
+    generator = np.random.default_rng([5, seed])
+    ends_s = np.cumsum([0.0, before_s, burst_s, after_s])
+    rates = USUAL_PER_S * np.array([1.0, factor, 1.0])
+    counts = generator.poisson(rates * np.diff(ends_s))
+    parts = [
+        generator.uniform(start_s, end_s, count)
+        for start_s, end_s, count in zip(ends_s[:-1], ends_s[1:], counts, strict=True)
+    ]
+    arrival_s = np.sort(np.concatenate(parts))
+    prompts, answers = (
+        np.clip(np.ceil(generator.lognormal(np.log(mean) - s**2 / 2, s, arrival_s.size)), 8, most)
+        for mean, s, most in (_PROMPT, _ANSWER)
+    )
+    return Workload(arrival_s, prompts.astype(np.int64), answers.astype(np.int64))
+
+
+def serve(
+    work: Workload,
+    admission: Admission | PythonAdmission | AdmissionPolicy | None = None,
+    *,
+    retry: Retry = THREE_ATTEMPTS,
+    patience: Patience = PATIENCE,
+    seed: int = 0,
+) -> ServiceRun:
+    """Return what becomes of a workload on the notebook's server, until its last arrival.
+
+    `admission`: an `Admission`, or your own `admit(request, state)`; None lets everybody in.
+    Clients give up after 10 s, unnoticed, and try three times, unless you say otherwise.
+    Raises ValueError as `simulate_service` does.
+
+    >>> serve(rush(0.0, seed=1)).attainment(PROMISE, 0.0, 200.0) > 0.99
+    True
+    """
+    cost, config = server()
+    return simulate_service(
+        work,
+        cost,
+        config,
+        patience=patience,
+        retry=retry,
+        admission=admission,
+        seed=seed,
+        horizon_s=float(work.arrival_s[-1]),
+    )

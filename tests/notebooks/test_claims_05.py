@@ -1,0 +1,266 @@
+"""The figures in notebook 05's prose: each stands in the text and is what the model computes."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+from contextlib import redirect_stdout
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+
+from course.exercises import ch05_server
+from course.explore.ch05 import scenes
+from course.serving.engine import Status
+from tests.notebooks.claims import NOTEBOOKS, prose_of
+
+
+@pytest.fixture(scope="module")
+def prose() -> str:
+    """All text cells as one line."""
+    return prose_of(5)
+
+
+def shown(module: str, explorer: str, preset: str) -> Any:
+    """What an explorer computes at a preset."""
+    found = getattr(importlib.import_module(f"course.explore.ch05.{module}"), explorer)
+    return found.result(found.state(preset))
+
+
+def source_of(cell_id: str) -> str:
+    notebook = nbformat.read(NOTEBOOKS / "05_admission_control.ipynb", as_version=4)
+    return str(next(cell.source for cell in notebook.cells if cell.id == cell_id))
+
+
+def test_the_exercises_server_is_the_one_of_the_pictures() -> None:
+    """The text says so; two servers with one name would make every comparison wrong."""
+    cost, config = ch05_server.server()
+    assert config == scenes.config()
+    assert repr(cost) == repr(scenes.cost())
+    assert scenes.Burst().rate_per_s == ch05_server.USUAL_PER_S
+    assert ch05_server.PATIENCE.e2e_s == scenes.PATIENCE_S
+    assert ch05_server.PROMISE == scenes.PROMISE
+    mine, theirs = ch05_server.rush(200.0, 5.0, seed=1), scenes.work_of([(300.0, 20.0)], seed=1)
+    for mean in ("mean_prompt_tokens", "mean_output_tokens"):
+        assert getattr(mine, mean) == pytest.approx(getattr(theirs, mean), rel=0.05)
+
+
+def test_the_overloaded_minute(prose: str) -> None:
+    """The section's surprise is the distance between 4.5 and 11.5."""
+    opened = shown("overload", "OVERLOAD", "Accept everything")
+    before, during, after = opened.stretches
+    assert "with 40 seats" in prose
+    assert scenes.SEATS == 40
+    assert "about 11.5 requests/s" in prose
+    assert round(opened.capacity_per_s, 1) == 11.5
+    assert "8.5/s come" in prose
+    assert "twice as many come: 17/s" in prose
+    assert (opened.rate_per_s, opened.burst_per_s) == (8.5, 17.0)
+    assert before.attainment > 0.99
+    assert "It is 4.5" in prose
+    assert round(during.good_per_s, 1) == 4.5
+    assert "Only 27 % are answered in time, where there was capacity for 67 %" in prose
+    assert round(100 * during.attainment) == 27
+    assert round(100 * opened.capacity_per_s / opened.burst_per_s) == 67
+    assert "After twelve seconds the queue alone takes nearly six seconds" in prose
+    assert pytest.approx(5.74, abs=0.01) == 12 * (17 - 11.5) / 11.5
+    assert after.attainment > 0.9
+    quiet = shown("overload", "OVERLOAD", "A quiet day")
+    for own, other in zip(quiet.stretches, quiet.open_stretches, strict=True):
+        assert own.attainment == other.attainment
+
+
+def test_a_bounded_queue_in_the_same_minute(prose: str) -> None:
+    """A refusal must serve more, and a longer queue fewer, or the advice is wrong."""
+    bounded = shown("overload", "OVERLOAD", "Bounded queue")
+    during = bounded.stretches[1]
+    assert "room for 23 requests in the queue (two seconds' worth)" in prose
+    assert bounded.limit_requests == 23
+    assert "from 4.5 to 11.7 answers a second" in prose
+    assert round(during.good_per_s, 1) == 11.7
+    assert "The 31 % who are refused" in prose
+    assert round(100 * during.refused) == 31
+    assert "more than two and a half times" in prose
+    assert during.good_per_s / bounded.open_stretches[1].good_per_s > 2.5
+    aware = shown("overload", "OVERLOAD", "Deadline-aware")
+    assert "nearly the same, 11.6 good answers a second" in prose
+    assert round(aware.stretches[1].good_per_s, 1) == 11.6
+    short = shown("overload", "OVERLOAD", "Shorter answers")
+    assert "serves 91 % in time instead of 69 %, and 90 % of the people" in prose
+    assert round(100 * short.stretches[1].attainment) == 91
+    assert round(100 * during.attainment) == 69
+    assert round(100 * short.stretches[1].cut_short) == 90
+    assert short.short_tokens == 40
+    from course.explore.ch05.overload import OVERLOAD, OverloadParameters
+
+    kind = OVERLOAD.result(OverloadParameters(gate="bounded queue", max_wait_s=9.0))
+    assert "Hardly anybody is refused any more (12 %), and the good answers fall to 6.7/s" in prose
+    assert round(100 * kind.stretches[1].refused) == 12
+    assert kind.stretches[1].good_per_s == pytest.approx(6.65, abs=0.06)
+
+
+def test_the_storm(prose: str) -> None:
+    """Each preset's outcome is a sentence of the lesson."""
+    storm = shown("retry_storm", "RETRY_STORM", "The burst ends, the collapse stays")
+    assert "27 a second, where 8.5 people ask" in prose
+    assert round(storm.attempts_after_per_s) == 27
+    assert storm.good_per_s[2] < 0.05
+    assert storm.back_after_s is None
+    assert "for just twenty seconds" in prose
+    assert storm.time.burst_s == (80.0, 100.0)
+    jitter = shown("retry_storm", "RETRY_STORM", "Three attempts and jitter")
+    assert jitter.back_after_s is None
+    budget = shown("retry_storm", "RETRY_STORM", "Retry budget")
+    assert "after 35 s the service is back" in prose
+    assert budget.back_after_s == 35
+    assert "1.2 × 8.5 = 10.2 attempts/s" in prose
+    assert pytest.approx(10.2) == 1.2 * 8.5
+    assert scenes.RETRIES["retry budget"].budget_share == 0.2
+    unseen = shown("retry_storm", "RETRY_STORM", "Cancelled but not noticed")
+    assert unseen.back_after_s is None
+    assert "11.5 − 10.2 = 1.3 requests/s that are to spare, and after 200 s" in prose
+    assert unseen.after_s == 200
+    gated = shown("retry_storm", "RETRY_STORM", "Refuse what cannot make it")
+    assert "five seconds after the burst's end the service is back" in prose
+    assert gated.back_after_s == 5
+    endless = shown("retry_storm", "RETRY_STORM", "Unlimited retries")
+    assert "75 attempts a second of which 87 % are refused" in prose
+    assert round(endless.attempts_after_per_s) == 75
+    assert round(100 * endless.refused_share) == 87
+    assert "nearly two minutes" in prose
+    assert endless.back_after_s is not None
+    assert 100 <= endless.back_after_s < 120
+
+
+WORDS = {"at once": "at once", "later": "later", "not": "stays down"}
+
+
+def table_of_escapes() -> dict[tuple[str, str, bool], str]:
+    """The notebook's table: (gate, retry, whether leaving is noticed) -> what becomes of it."""
+    rows = [
+        [cell.strip() for cell in line.strip("| ").split("|")]
+        for line in source_of("s3-table").splitlines()
+        if line.startswith("| ")
+    ]
+    head, *body = rows
+    return {
+        (gate, retry, noticed): WORDS[word.strip()]
+        for gate, *cells in body
+        for retry, cell in zip(head[1:], cells, strict=True)
+        for noticed, word in zip((True, False), cell.split("/"), strict=True)
+    }
+
+
+def test_the_table_of_escapes() -> None:
+    """A wrong entry would send somebody home with a wrong cure."""
+    table = table_of_escapes()
+    assert len(table) == 2 * len(scenes.GATES) * len(scenes.RETRIES)
+    for (gate, retry, noticed), word in table.items():
+        found = scenes.escape(
+            scenes.Burst(),
+            retry=scenes.RETRIES[retry],
+            admission=scenes.GATES[gate],
+            noticed=noticed,
+            seeds=range(1, 4),
+        )
+        assert found == word, (gate, retry, noticed)
+
+
+def printed(*cell_ids: str) -> tuple[str, dict[str, Any]]:
+    """What code cells print, and the names that they leave."""
+    space: dict[str, Any] = {"np": np}
+    out = io.StringIO()
+    with redirect_stdout(out):
+        for cell_id in cell_ids:
+            exec(source_of(cell_id), space)
+    return out.getvalue(), space
+
+
+def test_the_limit_of_640(prose: str) -> None:
+    """The audited case: with the same clients TTFT falls; with more, all its signs appear."""
+    text, space = printed("limit-model", "limit-look", "limit-print")
+    assert len(re.findall(r"limit \d+", text)) == 3
+    low, same, grown = (
+        space["look"](space["with_limit"](*pair)) for pair in ((512, 525), (640, 525), (640, 662))
+    )
+    assert "It lowers it: the thirteen who waited" in prose
+    assert same[2] < 0.5 * low[2]
+    assert same[3] == pytest.approx(low[3], abs=0.01)
+    assert "3 % more raw tokens" in prose
+    assert grown[0] / low[0] == pytest.approx(1.03, abs=0.005)
+    assert "a P95 TTFT of 1.4 s instead of 1.0 s" in prose
+    assert (round(grown[2], -2), round(low[2], -2)) == (1400, 1000)
+    assert "29 % timed out" in prose
+    assert round(100 * grown[3]) == 29
+    assert "real throughput down by a quarter" in prose
+    assert grown[1] / low[1] == pytest.approx(0.74, abs=0.02)
+    cost = importlib.import_module("course.serving.cost")
+    step = [space["LinearStepCost"](0.016, 2e-5, 0.0, 1.6e-4).step_seconds(
+        cost.StepFeatures(1000, 0, seats, 0)) for seats in (512, 640)]  # fmt: skip
+    assert "lasts about a fifth longer" in prose
+    assert step[1] / step[0] == pytest.approx(1.2, abs=0.03)
+
+
+def test_four_verdicts(prose: str) -> None:
+    """What each dial does to whom is the section's content."""
+
+    def at(preset: str) -> Any:
+        return shown("four_verdicts", "FOUR_VERDICTS", preset)
+
+    greedy, buckets = at("One greedy tenant"), at("Token buckets")
+    assert "four times as much" in prose
+    assert "about one in a hundred" in prose
+    assert round(100 * greedy.tenants[0].in_time) == 1
+    assert "may ask for 2,000 tokens a second" in prose
+    assert any("2,000 tokens/s" in rule for rule in buckets.rules)
+    assert "from nearly nothing to almost 7/s" in prose
+    assert greedy.score.good_per_s < 0.3
+    assert 6.6 < buckets.score.good_per_s < 7.0
+    assert all(tenant.in_time > 0.95 for tenant in buckets.tenants[:2])
+    assert "from a dollar per thousand to three cents" in prose
+    assert greedy.score.cost_usd == pytest.approx(1.0, abs=0.2)
+    assert buckets.score.cost_usd == pytest.approx(0.03, abs=0.003)
+    deadline = at("Deadline")
+    assert "refuses whoever would wait longer than two seconds" in prose
+    assert any("behind 2 s" in rule for rule in deadline.rules)
+    assert "Goodput rises by more than half" in prose
+    assert deadline.score.good_per_s > 1.5 * deadline.open_score.good_per_s
+    assert "the shop's short answers make it in 85 of 100 cases" in prose
+    assert "the chat's longer ones in 56" in prose
+    assert [round(100 * tenant.in_time) for tenant in deadline.tenants[:2]] == [56, 85]
+    urgent = at("Urgent first")
+    assert "behind one second of waiting only the support chat is let in" in prose
+    assert any("behind 1 s" in rule for rule in urgent.rules)
+    assert "Its attainment more than doubles" in prose
+    assert urgent.tenants[0].in_time > 2 * urgent.open_tenants[0].in_time
+    for own, other in zip(urgent.tenants, urgent.open_tenants, strict=True):
+        assert own.in_time > other.in_time
+    watermark = at("Watermark 0.9")
+    assert "spares a few of these and changes little else" in prose
+    assert watermark.open_score.preemptions - watermark.score.preemptions > 0
+    gain = watermark.score.good_per_s / watermark.open_score.good_per_s
+    assert gain == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_cells_of_the_notebook_say_what_is_told(prose: str) -> None:
+    """Three seconds of double load do not tip the server; a plain wait rule keeps it up."""
+    text, space = printed("serve")
+    assert space["after"] > 0.9 * space["before"], text
+    cells = printed("serve", "own-policy")[0]
+    assert re.search(r"\d\d% answered in time", cells)
+
+
+def test_refused_requests_cost_nothing(prose: str) -> None:
+    """If a refusal cost work, it would not be the cheaper answer."""
+    run = scenes.run_burst(
+        scenes.Burst(),
+        retry=scenes.RETRIES["three attempts"],
+        admission=scenes.GATES["bounded queue"],
+    )
+    assert "a refused request computes no token" in prose
+    refused = run.attempts.status == Status.REJECTED
+    assert refused.any()
+    assert run.attempts.computed_tokens[refused].sum() == 0
