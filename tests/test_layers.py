@@ -16,7 +16,7 @@ ALLOWED = {
     "measure": {"serving"},
     "figures": {"serving"},
     "ui": set(),
-    "explore": {"figures", "serving", "ui"},
+    "explore": {"figures", "measure", "serving", "ui"},
     "exercises": {"serving", "ui"},
 }
 NEUTRAL = {"paths", "words"}

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from course.explore.ch04.long_prompt import long_prompt as long_prompt
     from course.explore.ch04.prefill_or_decode import prefill_or_decode as prefill_or_decode
     from course.explore.ch04.requests_or_tokens import requests_or_tokens as requests_or_tokens
+    from course.explore.ch05.four_verdicts import four_verdicts as four_verdicts
+    from course.explore.ch05.overload import overload as overload
+    from course.explore.ch05.retry_storm import retry_storm as retry_storm
     from course.explore.ch06.plan_fleet import plan_fleet as plan_fleet
     from course.explore.ch06.ramp import ramp as ramp
     from course.explore.ch06.twenty_is_not_25 import twenty_is_not_25 as twenty_is_not_25
     from course.explore.ch06.which_knee import which_knee as which_knee
-    from course.explore.ch05.four_verdicts import four_verdicts as four_verdicts
-    from course.explore.ch05.overload import overload as overload
-    from course.explore.ch05.retry_storm import retry_storm as retry_storm
     from course.explore.ch10.fit_carried import fit_carried as fit_carried
     from course.explore.ch10.measured_roofline import measured_roofline as measured_roofline
     from course.explore.ch10.predict_measure import predict_measure as predict_measure

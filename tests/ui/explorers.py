@@ -11,7 +11,7 @@ import numpy as np
 
 import course.explore
 from course.ui import Explorer
-from course.ui.parameters import Slider, controls_of
+from course.ui.parameters import Choice, Control, Slider, controls_of
 from course.ui.shell import Shell
 
 
@@ -30,10 +30,20 @@ def random_moves(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[
     """Moves of one slider at a time around the default state, as a hand makes them."""
     rng = np.random.default_rng(seed)
     controls = controls_of(shell.explorer.parameters)
-    sliders = [(n, c) for n, c in controls.items() if isinstance(c, Slider) and not c.slow]
+    moved = {n: places for n, c in controls.items() if (places := _places(c))}
+    names = list(moved)
     for _ in range(count):
-        name, control = sliders[rng.integers(len(sliders))]
-        steps = int((control.high - control.low) / control.step)
-        share = rng.integers(steps + 1) / steps
-        value = control.low + share * (control.high - control.low)
-        yield {name: int(value) if control.whole else float(value)}
+        name = names[rng.integers(len(names))]
+        yield {name: moved[name][rng.integers(len(moved[name]))]}
+
+
+def _places(control: Control) -> list[Any]:
+    """Where a hand can move a slider to; nowhere for what is not one, or is slow on purpose."""
+    if isinstance(control, Choice):
+        return [value for _, value in control.options] if control.as_slider else []
+    if not isinstance(control, Slider) or control.slow:
+        return []
+    steps = int((control.high - control.low) / control.step)
+    span = control.high - control.low
+    values = [control.low + step / steps * span for step in range(steps + 1)]
+    return [int(value) if control.whole else float(value) for value in values]

@@ -1,0 +1,1 @@
+"""Pictures of notebook 10, one module each; their numbers come from elsewhere."""
