@@ -1,0 +1,1 @@
+"""Explorers of notebook 05, admission control; one module each."""

@@ -1,0 +1,1 @@
+"""Pictures of notebook 05, admission control; one module each."""
