@@ -379,10 +379,11 @@ BENCH_EXERCISES = (
         "1.6",
         title="GPU utilisation went from 72 % to 91 %",
         question=(
-            "The same tuning report as in 1.4 goes on: with batch size 16 instead of 8 the GPU's "
-            "utilisation, as nvidia-smi shows it, rose from 72 % to 91 %, output from 850 to 1240 "
-            "tokens/s, and P95 TTFT from 1.2 s to 1.8 s. nvidia-smi's figure is the share of time "
-            "in which at least one kernel was running on the GPU. What may you conclude from 91 %?"
+            "The tuning report of 1.4 goes on (its figures do not fit together, as you saw there; "
+            "here take them as printed): with batch size 16 instead of 8 the GPU's utilisation, as "
+            "nvidia-smi shows it, rose from 72 % to 91 %, output from 850 to 1240 tokens/s, and "
+            "P95 TTFT from 1.2 s to 1.8 s. nvidia-smi's figure is the share of time in which at "
+            "least one kernel (a program on the GPU) was running. What may you conclude from 91 %?"
         ),
         track="stretch",
         minutes=4,
@@ -393,8 +394,8 @@ BENCH_EXERCISES = (
             "better.",
             "c": "The server has less idle time between its kernels than before. How much more "
             "work the GPU could do, the figure does not say.",
-            "d": "TTFT rose because of it: at a utilisation of 0.91 a queue is more than three "
-            "times as long as at 0.72.",
+            "d": "TTFT rose because of it: the nearer this figure is to 100 %, the longer a "
+            "request has to wait for its turn.",
         },
         right="c",
         wrong={
@@ -412,10 +413,10 @@ BENCH_EXERCISES = (
             ),
             "d": (
                 "duty-cycle-is-load",
-                "The ρ of a queue is work offered over work that *could* be done. This figure is "
-                "time with a kernel running, and the same GPU can do very different amounts of "
-                "work in that time, depending on the batch. No formula for a queue may be fed "
-                "with it.",
+                "A single user who is reading a very long answer brings the figure near 100 %, "
+                "and nobody waits. Requests wait when more of them come than the server can take "
+                "in, and the figure counts neither: it is time with a kernel running, however "
+                "much or little gets done in it.",
             ),
         },
         hints=(
@@ -424,9 +425,9 @@ BENCH_EXERCISES = (
             "counter tell them apart?",
         ),
         explanation=(
-            "It is a duty cycle. Headroom shows in what users feel (attainment, queue, free seats "
-            "and KV blocks) as the load rises; how well the hardware is used shows in tokens/s "
-            "against what memory bandwidth or arithmetic allow."
+            "It is a duty cycle: a share of time, not of what could be done. Headroom shows in "
+            "attainment and in the number of free seats as the load rises; how well the hardware "
+            "is used shows in tokens/s against what memory bandwidth or arithmetic allow."
         ),
     ),
 )

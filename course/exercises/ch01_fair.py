@@ -102,6 +102,20 @@ def mean_of_ratios(
     return float(ratio)
 
 
+def plain_mean_of_ratios(
+    tokens_before: np.ndarray,
+    e2e_before_s: np.ndarray,
+    tokens_after: np.ndarray,
+    e2e_after_s: np.ndarray,
+) -> float:
+    """A ratio for each length, and the mean of the two."""
+    ratios = [
+        np.mean(e2e_after_s[tokens_after == n]) / np.mean(e2e_before_s[tokens_before == n])
+        for n in (100, 500)
+    ]
+    return float(np.mean(ratios))
+
+
 @dataclass(frozen=True)
 class Weeks:
     """Two weeks of the same service: traffic and release before, traffic and release after."""
@@ -196,6 +210,11 @@ def requests_needed(quantile: float, confidence: float) -> int:
 def one_on_average(quantile: float, confidence: float) -> int:
     """Enough to expect one request beyond the percentile."""
     return math.ceil(round(1 / (1 - quantile), 6))
+
+
+def confidence_itself(quantile: float, confidence: float) -> int:
+    """Requests until the chance that none is beyond has come down to the confidence."""
+    return math.ceil(math.log(confidence) / math.log(quantile))
 
 
 def chances_added(quantile: float, confidence: float) -> int:
@@ -297,6 +316,14 @@ FAIR_EXERCISES = (
                 "counts more than a second lost on a long one. Average the times first, and "
                 "divide once at the end.",
             ),
+            Wrong(
+                "plain-mean-of-ratios",
+                plain_mean_of_ratios,
+                "You take the mean of the two lengths' ratios. Asked is how long the earlier "
+                "week's whole mix takes, and a ratio knows neither how often its length was asked "
+                "for nor how long it lasts. Average the *times*, weighted as the earlier week "
+                "was, and divide once at the end.",
+            ),
         ),
         hints=(
             "In which group of requests are the two weeks comparable as they stand?",
@@ -324,7 +351,7 @@ FAIR_EXERCISES = (
         track="stretch",
         kind="predict",
         minutes=6,
-        difficulty=3,
+        difficulty=2,
         reference=requests_needed,
         cases=_percentiles_and_confidences,
         result=Whole("requests"),
@@ -336,6 +363,14 @@ FAIR_EXERCISES = (
                 "In a hundred requests *one on average* is beyond P99. Sometimes there are three, "
                 "and in 37 of 100 such tests there is none at all. The confidence must be in the "
                 "answer.",
+            ),
+            Wrong(
+                "confidence-for-the-rest",
+                confidence_itself,
+                "You let the chance that *none* is beyond come down to the confidence itself. It "
+                "is the chance of failure, so it must come down to what is left: 1 − confidence. "
+                "For P99 at 95 % you get 6 requests, and the slowest of six lies above the true "
+                "P99 in 6 tests of 100, where 95 are asked.",
             ),
             Wrong(
                 "chances-added",

@@ -65,8 +65,20 @@ class Named:
         return tuple(name for name, mine, theirs in rows if not self._equal(mine, theirs))
 
     def same(self, value: Any, other: Any) -> bool:
-        """Whether two rows agree in every number."""
-        return not self.missed(value, other)
+        """Whether two rows are one answer; an `optional` 0 is read as undefined here.
+
+        Wrong answers are recognised with it: what somebody gives where there is no number is a
+        slip of its own, and must not hide another one.
+
+        >>> rows = Named(("TTFT", "TPOT"), ("s", "s"), optional=("TPOT",))
+        >>> rows.same((0.2, None), (0.2, 0.0)), rows.missed((0.2, None), (0.2, 0.0))
+        (True, ('TPOT',))
+        """
+        return not self.missed(self._zeros_undefined(value), self._zeros_undefined(other))
+
+    def _zeros_undefined(self, value: Any) -> list[Any]:
+        named = zip(self.names, value, strict=True)
+        return [None if name in self.optional and part == 0 else part for name, part in named]
 
     def _equal(self, mine: Any, theirs: Any) -> bool:
         if is_undefined(mine) or is_undefined(theirs):

@@ -46,12 +46,31 @@ def a_gap_for_every_token(
     return first_s - sent_s, (last_s - first_s) / tokens, last_s - sent_s
 
 
+def tokens_after_the_first_chunk(
+    sent_s: float, chunk_times_s: np.ndarray, chunk_tokens: np.ndarray, end_s: float
+) -> tuple[float, float | None, float]:
+    """The decode time over the tokens that came later than the first chunk."""
+    later = int(chunk_tokens[1:].sum())
+    first_s, last_s = float(chunk_times_s[0]), float(chunk_times_s[-1])
+    tpot_s = (last_s - first_s) / later if later else None
+    return first_s - sent_s, tpot_s, last_s - sent_s
+
+
 def first_token_in_the_pace(
     sent_s: float, chunk_times_s: np.ndarray, chunk_tokens: np.ndarray, end_s: float
 ) -> tuple[float, float | None, float]:
     """The whole time over the number of tokens, the wait for the first one included."""
     ttft_s, e2e_s = float(chunk_times_s[0]) - sent_s, float(chunk_times_s[-1]) - sent_s
     return ttft_s, e2e_s / int(chunk_tokens.sum()), e2e_s
+
+
+def whole_time_over_tokens(
+    sent_s: float, chunk_times_s: np.ndarray, chunk_tokens: np.ndarray, end_s: float
+) -> tuple[float, float | None, float]:
+    """The whole time over the number of tokens, and None where there is only one."""
+    tokens = int(chunk_tokens.sum())
+    ttft_s, e2e_s = float(chunk_times_s[0]) - sent_s, float(chunk_times_s[-1]) - sent_s
+    return ttft_s, e2e_s / tokens if tokens > 1 else None, e2e_s
 
 
 def chunks_for_tokens(
@@ -71,6 +90,16 @@ def until_the_stream_ends(
     tokens = int(chunk_tokens.sum())
     ttft_s, e2e_s = float(chunk_times_s[0]) - sent_s, end_s - sent_s
     return ttft_s, (e2e_s - ttft_s) / (tokens - 1) if tokens > 1 else None, e2e_s
+
+
+def only_e2e_until_the_end(
+    sent_s: float, chunk_times_s: np.ndarray, chunk_tokens: np.ndarray, end_s: float
+) -> tuple[float, float | None, float]:
+    """TPOT up to the last token, E2E up to the closing of the connection."""
+    tokens = int(chunk_tokens.sum())
+    first_s, last_s = float(chunk_times_s[0]), float(chunk_times_s[-1])
+    tpot_s = (last_s - first_s) / (tokens - 1) if tokens > 1 else None
+    return first_s - sent_s, tpot_s, end_s - sent_s
 
 
 def zero_for_undefined(
@@ -99,6 +128,7 @@ def _streams(rng: np.random.Generator) -> list[dict[str, Any]]:
         tokens = rng.integers(1, most_tokens + 1, size=chunks)
         if most_tokens > 1:
             tokens[-1] = 2  # so that chunks and tokens are never equally many
+            tokens[0] = 2  # so that n − 1 is never the number of tokens after the first chunk
         sent_s = round(float(rng.uniform(1.0, 60.0)), 3)
         gaps_s = rng.gamma(4.0, rng.uniform(0.01, 0.1) / 4, size=chunks)
         gaps_s[0] = rng.uniform(0.2, 3.0)
@@ -168,6 +198,13 @@ def gaps_across_answers(
     return float(np.percentile(np.diff(times_s), percentile))
 
 
+def across_the_boundaries(
+    sent_s: np.ndarray, token_times_s: list[np.ndarray], percentile: float
+) -> float:
+    """One answer's times after another's, and the differences from each to the next too."""
+    return float(np.percentile(np.diff(np.concatenate(token_times_s)), percentile))
+
+
 def with_the_first_token(
     sent_s: np.ndarray, token_times_s: list[np.ndarray], percentile: float
 ) -> float:
@@ -183,11 +220,27 @@ _CHATS = RequestClass("chat", 0.7, Lognormal.of_mean(300, 0.5), Lognormal.of_mea
 _PAPERS = RequestClass("summary", 0.3, Lognormal.of_mean(5000, 0.4), Lognormal.of_mean(60, 0.5))
 
 
+_LABELS = RequestClass("label", 1.0, Lognormal.of_mean(300, 0.5), Lognormal.of_mean(6, 0.5))
+
+
 def _engine_streams(rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Runs of the engine in which whole prompts stop everybody's decoding, some of them long."""
+    """Runs of the engine in which whole prompts stop everybody's decoding, some of them long.
+
+    Two more have answers of a few tokens, in one far apart and in the other many at once: there
+    a difference taken from one answer to the next shows in their percentiles.
+    """
+    busy, rare, crowded = (2.2, 2.7), (0.02, 0.03), (12.0, 16.0)
+    long_ones, short_ones = [_CHATS, _PAPERS], [_LABELS]
     cases = []
-    for percentile in (99.0, 95.0, 99.0, 90.0):
-        work = mixture(80, Poisson(float(rng.uniform(2.2, 2.7))), [_CHATS, _PAPERS], seed=rng)
+    for percentile, rates_per_s, classes in (
+        (99.0, busy, long_ones),
+        (95.0, busy, long_ones),
+        (99.0, busy, long_ones),
+        (90.0, busy, long_ones),
+        (90.0, rare, short_ones),
+        (5.0, crowded, short_ones),
+    ):
+        work = mixture(80, Poisson(float(rng.uniform(*rates_per_s))), classes, seed=rng)
         cost = LinearStepCost(
             fixed_s=float(rng.uniform(0.014, 0.02)),
             per_prefill_token_s=float(rng.uniform(4e-5, 5.5e-5)),
@@ -245,8 +298,15 @@ STREAM_EXERCISES = (
             Wrong(
                 "gap-for-every-token",
                 a_gap_for_every_token,
-                "You divide by the number of tokens. Between n tokens there are n − 1 gaps; and "
-                "where n is 1 there is none, so there is no TPOT (None) rather than 0.",
+                "You divide by n, the number of tokens. Between n tokens there are n − 1 gaps. "
+                "(Where n is 1 there is none, and so no TPOT: None, and not 0.)",
+            ),
+            Wrong(
+                "tokens-after-the-first-chunk",
+                tokens_after_the_first_chunk,
+                "You divide by the tokens that came after the first *chunk*. TPOT leaves out one "
+                "token, the first: where the first chunk carried two, the second of them counts. "
+                "Divide by n − 1, whatever the chunks.",
             ),
             Wrong(
                 "first-token-in-the-pace",
@@ -254,6 +314,13 @@ STREAM_EXERCISES = (
                 "Your TPOT holds the wait for the first token as well. TPOT is the pace of what "
                 "comes after it: start its clock at the first token, and count the gaps from "
                 "there.",
+            ),
+            Wrong(
+                "whole-time-over-tokens",
+                whole_time_over_tokens,
+                "You divide E2E by n, so the wait for the first token is in your TPOT. TPOT is the "
+                "pace of what comes after it: n − 1 gaps, in the time from the first token to the "
+                "last.",
             ),
             Wrong(
                 "chunks-for-tokens",
@@ -267,6 +334,13 @@ STREAM_EXERCISES = (
                 "You let the clock run until the connection was closed. The user had the whole "
                 "answer at the last chunk; what follows (the usage report, the closing) is "
                 "nobody's wait.",
+            ),
+            Wrong(
+                "e2e-to-the-closing",
+                only_e2e_until_the_end,
+                "Your E2E runs until end_s, when the connection was closed. (Your TPOT rightly "
+                "does not.) The user has the whole answer when its last token is there: at the "
+                "last chunk.",
             ),
             Wrong(
                 "zero-for-undefined",
@@ -339,6 +413,14 @@ STREAM_EXERCISES = (
                 gaps_across_answers,
                 "You put the tokens of all users on one time line. Nobody reads that: those gaps "
                 "shrink with every further user. Take the gaps inside each answer.",
+            ),
+            Wrong(
+                "gaps-across-boundaries",
+                across_the_boundaries,
+                "You join the answers first and take the differences after. Then the step from "
+                "the last token of one answer to the first of the next is among them, once for "
+                "every request: a long pause where requests are rare, and less than 0 where they "
+                "overlap. Take np.diff of each answer, then join.",
             ),
             Wrong(
                 "first-token-as-a-gap",

@@ -22,9 +22,19 @@ from course.exercises.ch01_audits import (
     served_well,
 )
 from course.exercises.ch01_bench import WANTED, read_command, report_of, run_bench
-from course.exercises.ch01_fair import _releases, requests_needed, slowdown_at_equal_work
+from course.exercises.ch01_fair import (
+    _releases,
+    confidence_itself,
+    requests_needed,
+    slowdown_at_equal_work,
+)
 from course.exercises.ch01_kinds import Named
-from course.exercises.ch01_streams import _engine_streams, itl_percentile, mean_of_tpots
+from course.exercises.ch01_streams import (
+    _engine_streams,
+    across_the_boundaries,
+    itl_percentile,
+    mean_of_tpots,
+)
 from course.exercises.definition import Unacceptable
 from course.exercises.judging import judge_answer
 from course.serving import metrics
@@ -87,6 +97,30 @@ def test_a_half_right_row_says_which_half() -> None:
     assert "TPOT misses, TTFT and E2E are right" in judged(tpot_upside_down).message
 
 
+@pytest.mark.parametrize("of_one_token", [None, 0.0, math.nan])
+@pytest.mark.parametrize(
+    ("misconception", "ends", "left_out"),
+    [
+        ("e2e-to-the-closing", True, "one"),
+        ("gap-for-every-token", False, "none"),
+        ("tokens-after-the-first-chunk", False, "chunk"),
+    ],
+)
+def test_a_slip_is_named_whatever_stands_for_the_tpot_of_one_token(
+    misconception: str, ends: bool, left_out: str, of_one_token: float | None
+) -> None:
+    """Two slips at once would draw only general hints; and the first one named is mended first."""
+
+    def answer(
+        sent_s: float, times_s: np.ndarray, counts: np.ndarray, end_s: float
+    ) -> tuple[float, float | None, float]:
+        gaps = counts.sum() - {"one": 1, "none": 0, "chunk": counts[0]}[left_out]
+        tpot_s = (times_s[-1] - times_s[0]) / gaps if counts.sum() > 1 else of_one_token
+        return times_s[0] - sent_s, tpot_s, (end_s if ends else times_s[-1]) - sent_s
+
+    assert judged(answer).misconception == misconception
+
+
 @pytest.mark.parametrize(
     "value",
     [(1.0, 2.0), ((1.0, 2.0), (1.0, 2.0), (1.0, 2.0)), ("a", 1.0, 2.0), {"a": 1}, (1j,) * 3],
@@ -108,6 +142,14 @@ def test_the_mean_flows_while_the_percentile_freezes() -> None:
             if case["percentile"] == 99:
                 assert mean_of_tpots(**case) < 0.05
                 assert itl_percentile(**case) > 2 * mean_of_tpots(**case)
+
+
+def test_differences_across_answers_fail_by_far_and_in_both_directions() -> None:
+    """In a long busy run they are one difference in a hundred, and a P99 may come out the same."""
+    for seed in range(6):
+        *_, rare, crowded = _engine_streams(np.random.default_rng(seed))
+        assert across_the_boundaries(**rare) > 10 * itl_percentile(**rare)
+        assert across_the_boundaries(**crowded) < 0 < itl_percentile(**crowded)
 
 
 # --- 1.4 ----------------------------------------------------------------------------------------
@@ -224,6 +266,17 @@ def test_a_rate_below_the_servers_own_makes_the_cap_idle() -> None:
     assert metrics.mean_concurrency(slow.requests, slow.window()) < 10
 
 
+# --- 1.6 ----------------------------------------------------------------------------------------
+
+
+def test_the_gauge_is_judged_in_words_that_the_lesson_has_by_then() -> None:
+    """Queueing theory is the next notebook, and the cache's blocks come later still."""
+    one = BY_ID["1.6"]
+    texts = [one.question, one.explanation, *one.options.values(), *one.hints]
+    for text in [*texts, *(wrong.hint for wrong in one.wrong)]:
+        assert not any(word in text for word in ("ρ", "KV", "queue", "formula"))
+
+
 # --- 1.7, 1.8 -----------------------------------------------------------------------------------
 
 
@@ -246,5 +299,7 @@ def test_a_p99_needs_299_requests_as_the_courses_percentiles_say() -> None:
     assert requests_needed(0.99, 0.95) == 299
     assert metrics.bound_ranks(298, 0.99)[1] is None
     assert metrics.bound_ranks(299, 0.99)[1] == 299
+    assert confidence_itself(0.99, 0.95) == 6
+    assert round(1 - 0.99**6, 2) == 0.06
     assert round(0.99**50, 1) == 0.6
     assert round(0.99**100, 2) == 0.37

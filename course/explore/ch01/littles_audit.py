@@ -72,11 +72,12 @@ def _littles_audit(p: LittlesAuditParameters) -> LittlesAudit:
 
 
 def _littles_audit_words(r: LittlesAudit) -> str:
-    verdict = (
-        "Nothing in this report contradicts the rest of it."
-        if r.fits
-        else "These figures cannot all belong to one run."
-    )
+    verdict = "Nothing in this report contradicts the rest of it."
+    if not r.fits:
+        verdict = "These figures cannot all belong to one run."
+        if r.pace_fits and r.rate_fits:
+            # Little's law bounds the mean wait alone; that a percentile misses it takes a queue.
+            verdict = "No server that gives its seats in order of arrival has these figures."
     parts = [verdict, _rate_words(r), _wait_words(r), _pace_words(r), _floor_words(r)]
     if r.lone_tpot_s is not None:
         parts.append(_lone_words(r, r.lone_tpot_s))
