@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -99,7 +99,8 @@ class Explorer(Generic[P, R]):
     """One demonstration: its parameters, its model call, its picture and its sentence.
 
     ``call`` is the Python expression that opens it; ``drawing(present)`` makes the figure;
-    ``frame`` turns a result into a table for those who want the numbers.
+    ``frame`` turns a result into a table for those who want the numbers. ``idle`` names the
+    parameters that make no difference at the others' values; their controls are greyed out.
     """
 
     call: str
@@ -112,6 +113,7 @@ class Explorer(Generic[P, R]):
     presets: tuple[Preset[P], ...]
     frame: Callable[[R], pd.DataFrame]
     prediction: Prediction[R] | None = None
+    idle: Callable[[P], Collection[str]] = lambda parameters: ()
     _memo: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def result(self, parameters: P) -> R:

@@ -419,6 +419,10 @@ class Shell(Generic[P, R]):
             self._show_picture(title, f"{self.explorer.alt} {words}", with_data=True)
             self._sentence.value = _sentence(words, verdict)
         self._code.value = self.as_python()
+        idle = self.explorer.idle(self._parameters)
+        for name, control in self._controls.items():
+            if control.disabled != (name in idle):
+                control.disabled = name in idle
 
     def _show_picture(self, title: str, description: str, *, with_data: bool) -> None:
         self._shown = (title, description, with_data)

@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from course.ui import Explorer
-from course.ui.parameters import Choice, Slider, Toggle, controls_of
+from course.ui.parameters import Choice, Slider, Toggle, changed, controls_of
 from course.ui.shell import Shell, show
 from tests.ui.explorers import every_explorer
 
@@ -123,6 +123,18 @@ def test_picture_and_sentence_follow_every_control(explorer: Explorer) -> None:
             seen.add((re.sub(r"c\d+-|#?[a-z]*[0-9a-f]{10}", "", shell.svg), shell.sentence))
             shell.close()
         assert len(seen) >= 2, f"{name} changes nothing"
+
+
+@ONE
+def test_a_greyed_out_control_makes_no_difference(explorer: Explorer) -> None:
+    """Or a reader is kept from a dial that matters."""
+    controls = controls_of(explorer.parameters)
+    for state in (explorer.state(), *(explorer.state(p.name) for p in explorer.presets)):
+        shown = explorer.narrate(explorer.result(state))
+        for name in explorer.idle(state):
+            for value in extremes_of(controls[name]):
+                moved = changed(state, {name: value})
+                assert explorer.narrate(explorer.result(moved)) == shown, (state, name, value)
 
 
 @ONE

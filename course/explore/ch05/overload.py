@@ -307,6 +307,7 @@ OVERLOAD = Explorer(
         ),
     ),
     frame=_frame,
+    idle=lambda p: ("max_wait_s",) if p.gate == OPEN else (),
     prediction=Prediction(
         question=_question,
         unit="good answers/s",

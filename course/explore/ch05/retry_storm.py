@@ -269,6 +269,7 @@ RETRY_STORM = Explorer(
         ),
     ),
     frame=_frame,
+    idle=lambda p: ("delay_s", "spread", "budget_percent") if p.attempts == 1 else (),
     prediction=Prediction(
         question=_question,
         unit="attempts/s",

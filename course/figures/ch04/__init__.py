@@ -1,0 +1,1 @@
+"""Notebook 04's pictures; what they show is simulated elsewhere."""
