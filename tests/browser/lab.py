@@ -64,7 +64,7 @@ def changes(shell: Any, act: Callable[[], None], *, tries: int = 4) -> tuple[boo
     now = before
     for _ in range(tries):
         act()
-        for _ in range(40):
+        for _ in range(80):
             shell.page.wait_for_timeout(50)
             now = state(shell)
             if now[0] != before[0] and now[1] != before[1]:

@@ -1,0 +1,68 @@
+"""Notebook 04's references against the engine: what a student is told must be what it does."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from course.exercises import ch04_memory as memory
+from course.exercises import ch04_order as order
+from course.exercises import ch04_server as scene
+from course.exercises import ch04_steps as steps
+from course.exercises import ch04_tokens as tokens
+from course.serving.cost import RooflineStepCost
+
+SEEDS = pytest.mark.parametrize("seed", range(4))
+
+
+@SEEDS
+def test_the_next_step_computes_what_the_reference_says(seed: int) -> None:
+    for case in steps._moments(np.random.default_rng(seed)):
+        run = steps.moment_in_engine(case)
+        prefill = int(run.step_prefill_tokens[1])
+        assert prefill == steps.prompt_tokens_in_step(**case)
+        assert run.step_decode_seqs[1] == len(case["answer_tokens_left"])
+
+
+@SEEDS
+def test_the_engine_computes_what_hits_leave(seed: int) -> None:
+    for case in tokens._turns(np.random.default_rng(seed)):
+        computed, warm_s, cold_s = tokens.prefilled_in_engine(case)
+        assert computed == tokens.tokens_to_prefill(**case).sum()
+        assert warm_s < cold_s
+
+
+@SEEDS
+def test_as_many_fit_as_the_cost_model_has_blocks_and_one_more_preempts(seed: int) -> None:
+    for case in memory._cards(np.random.default_rng(seed)):
+        fit = memory.sequences_that_fit(**case)
+        assert memory.preempted_with(case, fit) == 0
+    card = RooflineStepCost("Llama-3.1-8B", "RTX-4090")
+    shape = card.model
+    names = ("layers", "heads", "kv_heads", "head_dim", "parameters")
+    fit = memory.sequences_that_fit(
+        {name: getattr(shape, name) for name in names}, card.gpu.memory_bytes, 0.9, 600, 16
+    )
+    assert fit == card.kv_blocks() // math.ceil(600 / 16)
+
+
+def test_one_more_than_fits_is_preempted() -> None:
+    (case, *_) = memory._cards(np.random.default_rng(0))
+    assert memory.preempted_with(case, memory.sequences_that_fit(**case) + 1) > 0
+
+
+def test_every_busy_seed_keeps_the_promise_and_tells_the_orders_apart() -> None:
+    """A seed on which an order that forgets people passes would reward it."""
+    for seed in order._BUSY_SEEDS:
+        longest, chats = "longest wait of all, s", "chats on average, s"
+        mine = scene.try_order(order.my_order, seed)
+        assert mine[longest] < order.LONGEST_WAIT_S - 0.1
+        assert mine[chats] < 0.93 * scene.try_order("fcfs", seed)[chats]
+        assert scene.try_order(order.shortest_prompt, seed)[longest] > 1.5 * order.LONGEST_WAIT_S
+
+
+def test_the_requests_inside_are_calm_where_the_tokens_are_not() -> None:
+    for case in tokens._logs(np.random.default_rng(3)):
+        assert tokens.most_tokens_inside(**case) > 1.2 * tokens.requests_times_mean(**case)
