@@ -260,7 +260,8 @@ def _rules(p: FourVerdictsParameters) -> tuple[str, ...]:
 def _words(r: FourVerdicts) -> str:
     gate = " and ".join([", ".join(r.rules[:-1]), r.rules[-1]] if r.rules[1:] else r.rules)
     met = ", ".join(f"{t.name} {percent(round(t.in_time, 2))}" for t in r.tenants)
-    head = f"With {gate or 'no gate'}, answered within {r.patience_s:g} s: {met}"
+    asked = figures(sum(tenant.offered_per_s for tenant in r.tenants))
+    head = f"{asked} requests/s come. With {gate or 'no gate'}, answered within {r.patience_s:g} s: {met}"
     own, opened = r.score, r.open_score
     sums = f"{figures(own.good_per_s)} good answers a second at {_price(own)}"
     if not r.rules:
