@@ -87,7 +87,10 @@ def hint_for(exercise: Exercise, verdict: Verdict, record: Record) -> str:
 def _attempts_line(exercise: Exercise, verdict: Verdict, record: Record) -> str:
     if verdict.status == "todo":
         return f"About {exercise.minutes} minutes."
-    line = f"Attempt {record.attempts}."
+    # what is no answer (a wrong type, a crash) is not counted, so the first may be the zeroth
+    line = (
+        f"Attempt {record.attempts}." if record.attempts else "This is not counted as an attempt."
+    )
     if verdict.status == "failed" and not record.reference_unlocked:
         missing = DISTINCT_ANSWERS_FOR_REFERENCE - len(record.answers)
         answers = "answer" if missing == 1 else "answers"

@@ -102,6 +102,21 @@ def all_that_fit(
     return int(free_bytes / (2 * layers * kv_heads * head_dim * 2 * tokens))
 
 
+def rounded_to_the_nearest(
+    free_bytes: float,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    tokens: int,
+    bytes_per_s: float,
+    flop_per_s: float,
+) -> int:
+    """The nearest whole number, which may be one sequence too many."""
+    kv_bytes = 2 * layers * kv_heads * head_dim * 2
+    return round(min(free_bytes / (kv_bytes * tokens), flop_per_s / bytes_per_s))
+
+
 RULES = (
     ("“8 to 64, start at 16”", 8, 64),
     ("“from 128 in steps of 64”", 128, 512),
@@ -132,13 +147,18 @@ def _servers(rng: np.random.Generator) -> list[ServerCase]:
     for model, gpu, n_gpus, tokens in _SERVERS:
         cost = RooflineStepCost(model, gpu, n_gpus)
         shape = cost.model
+        room_tokens = cost.kv_blocks() * 16
+        each = 16 * round(tokens * float(rng.uniform(0.9, 1.1)) / 16)
+        # where few fit, a last one nearly does: rounding it up would seat it without memory
+        while room_tokens < 64 * each and room_tokens / each % 1 < 0.55:
+            each = 16 * round(tokens * float(rng.uniform(0.9, 1.1)) / 16)
         case = ServerCase(
-            free_bytes=float(cost.kv_blocks() * 16 * cost.kv_bytes_per_token),
+            free_bytes=float(room_tokens * cost.kv_bytes_per_token),
             layers=shape.layers,
             heads=shape.heads,
             kv_heads=shape.kv_heads,
             head_dim=shape.head_dim,
-            tokens=16 * round(tokens * float(rng.uniform(0.9, 1.1)) / 16),
+            tokens=each,
             bytes_per_s=n_gpus * cost.gpu.bandwidth_bytes_per_s,
             flop_per_s=n_gpus * cost.gpu.peak_bf16_flop_per_s,
         )
@@ -168,19 +188,22 @@ def _full_server(cost: RooflineStepCost, seats: int, tokens: int) -> tuple[float
 
 
 def _twice_as_many(batch: Any, case: Any) -> str | None:
-    """What the engine gains by twice as many seats, and which printed rule names this batch."""
+    """What the engine gains by twice as many seats, and which rule names this batch if right."""
     seats = int(batch)
     if not 1 <= seats <= 600:
         return None
     (one, _), (two, thrown_out) = (
         _full_server(case.cost, n, case["tokens"]) for n in (seats, 2 * seats)
     )
+    seen = (
+        f"with {seats} seats {plain(one, 3)} output tokens/s, with twice as many {plain(two, 3)} "
+        f"and {thrown_out} preemptions"
+    )
+    if seats != useful_batch(*case.values()):
+        return seen
     rules = [name for name, low, high in RULES if low <= seats <= high]
     named = " and ".join(rules) if rules else "none of the three rules"
-    return (
-        f"with {seats} seats {plain(one, 3)} output tokens/s, with twice as many {plain(two, 3)} "
-        f"and {thrown_out} preemptions; {named} would have named this batch"
-    )
+    return f"{seen}; {named} would have named this batch"
 
 
 # --- 3.8 eight cards ----------------------------------------------------------------------------
@@ -304,8 +327,11 @@ LAYOUT_EXERCISES = (
             "things end the gain. The memory beside the weights is full, each sequence keeping "
             "keys and values for all its tokens, in every layer, for each key/value head. Or the "
             "matrices are at their ridge, where computing a token's two operations a weight takes "
-            "as long as reading that weight's two bytes. Whichever comes first counts. On the "
-            "card the engine tries your batch and twice as many."
+            "as long as reading that weight's two bytes. (The ridge of the matrices, not that of "
+            "the whole step in 3.1: past it nothing is left to share.) Whichever comes first "
+            "counts. In the result below the engine tries your batch and twice as many, and says "
+            "how often it had to preempt: throw a sequence out for want of memory and compute "
+            "it anew."
         ),
         track="stretch",
         kind="audit",
@@ -329,6 +355,12 @@ LAYOUT_EXERCISES = (
                 keys_without_values,
                 "The cache holds a key *and* a value for each token, layer and key/value head; "
                 "two numbers of two bytes for each of the head_dim places.",
+            ),
+            Wrong(
+                "rounded-to-the-nearest",
+                rounded_to_the_nearest,
+                "Right but for the rounding. Of 16.8 sequences 16 fit; the 17th has no memory for "
+                "its last tokens. Round down: `int`, not `round`.",
             ),
             Wrong(
                 "ridge-without-memory",
@@ -364,8 +396,9 @@ LAYOUT_EXERCISES = (
             "P95 TTFT of 0.5 s. You may lay the cards out as eight replicas of one card, four of "
             "two, two of four, or one of eight; a router deals the requests out in turn. Give "
             "`(cards, seats)`: cards a replica, and seats (`max_num_seqs`) of each replica. The "
-            "engine runs your layout on two days that you have not seen, with prompts chunked to "
-            "2,048 tokens a step."
+            "engine runs your layout on two days that you have not seen. A step computes at most "
+            "2,048 tokens there; a longer prompt is cut and spread over several steps (notebook "
+            "04), so that one prompt cannot hold everybody up for long."
         ),
         track="stretch",
         kind="configure",

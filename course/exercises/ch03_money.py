@@ -166,6 +166,47 @@ def failures_cost_nothing(
     return gpus * usd_per_gpu_hour / 3600 * seconds
 
 
+def good_share_of_the_cost(
+    usd_per_gpu_hour: float,
+    gpus: int,
+    prefill_s: float,
+    step_s: float,
+    seats: int,
+    output_tokens: int,
+    attainment: float,
+) -> float:
+    """The cost of any answer times the share of the good ones."""
+    seconds = prefill_s + (output_tokens - 1) * step_s / seats
+    return gpus * usd_per_gpu_hour / 3600 * seconds * attainment
+
+
+def own_replica_and_late_for_nothing(
+    usd_per_gpu_hour: float,
+    gpus: int,
+    prefill_s: float,
+    step_s: float,
+    seats: int,
+    output_tokens: int,
+    attainment: float,
+) -> float:
+    """The whole latency of a request, good or late."""
+    return gpus * usd_per_gpu_hour / 3600 * (prefill_s + (output_tokens - 1) * step_s)
+
+
+def a_step_for_every_token(
+    usd_per_gpu_hour: float,
+    gpus: int,
+    prefill_s: float,
+    step_s: float,
+    seats: int,
+    output_tokens: int,
+    attainment: float,
+) -> float:
+    """A decode step for the first token too, which the prefill gave."""
+    seconds = prefill_s + output_tokens * step_s / seats
+    return gpus * usd_per_gpu_hour / 3600 * seconds / attainment
+
+
 def decode_alone_is_paid(
     usd_per_gpu_hour: float,
     gpus: int,
@@ -279,7 +320,7 @@ MONEY_EXERCISES = (
             ),
         ),
         hints=(
-            "Try two numbers far apart and read P95 TPOT on the card. It rises nearly in a "
+            "Try two numbers far apart and read P95 TPOT in the result. It rises nearly in a "
             "straight line with the seats.",
             "The step of a small batch takes about 7 ms; each seat more adds about 0.15 ms to "
             "P95 TPOT, prompts included.",
@@ -299,8 +340,8 @@ MONEY_EXERCISES = (
             "stands still, and decode steps give a token to each seat. What does one *successful* "
             "answer cost? Ask how many seconds of the replica an answer takes up: its prompt is "
             "computed for it alone, its decode steps are shared by all seats. Late answers take "
-            "up as much and are paid for by the good ones. The card lets the engine answer the "
-            "first case."
+            "up as much and are paid for by the good ones. In the result below the engine answers "
+            "the first case."
         ),
         track="stretch",
         kind="compute",
@@ -335,6 +376,24 @@ MONEY_EXERCISES = (
                 failures_cost_nothing,
                 "That is the cost of any answer. The late and failed ones used the cards as well, "
                 "and only the successes are there to pay: divide by the attainment.",
+            ),
+            Wrong(
+                "multiplied-by-attainment",
+                good_share_of_the_cost,
+                "You multiply by the attainment, so that more failures make a good answer "
+                "cheaper. All answers are paid and fewer of them count: divide by it.",
+            ),
+            Wrong(
+                "step-not-shared-and-late-for-nothing",
+                own_replica_and_late_for_nothing,
+                "Two things. A decode step serves all seats at once, so an answer pays 1/seats "
+                "of each. And the late answers are paid as well: divide by the attainment.",
+            ),
+            Wrong(
+                "a-step-for-every-token",
+                a_step_for_every_token,
+                "You charge a decode step for every token. The first token comes out of the "
+                "prefill: an answer of n tokens needs n − 1 decode steps.",
             ),
             Wrong(
                 "prompts-cost-nothing",

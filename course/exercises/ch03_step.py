@@ -7,6 +7,7 @@ stands, so it uses nothing from outside its body but `math` and `np`.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,23 @@ def ridge_batch(
     weights_s = weight_bytes / bytes_per_s
     cache_s = kv_bytes_per_token * context_tokens / bytes_per_s
     compute_s = 2 * parameters / flop_per_s
+    if compute_s <= cache_s:
+        return math.inf
+    return weights_s / (compute_s - cache_s)
+
+
+def one_operation_a_weight(
+    parameters: float,
+    weight_bytes: float,
+    kv_bytes_per_token: float,
+    context_tokens: float,
+    bytes_per_s: float,
+    flop_per_s: float,
+) -> float:
+    """A multiplication for each weight, and no addition."""
+    weights_s = weight_bytes / bytes_per_s
+    cache_s = kv_bytes_per_token * context_tokens / bytes_per_s
+    compute_s = parameters / flop_per_s
     if compute_s <= cache_s:
         return math.inf
     return weights_s / (compute_s - cache_s)
@@ -92,6 +110,19 @@ def beyond_the_last_batch(
     """The formula, followed where it leaves the world."""
     cache_s = kv_bytes_per_token * context_tokens / bytes_per_s
     return (weight_bytes / bytes_per_s) / (2 * parameters / flop_per_s - cache_s)
+
+
+@dataclass(frozen=True)
+class Batch(Number):
+    """A number of sequences, or infinity where no batch will do; which of them is not told.
+
+    >>> Batch("sequences", may_be_infinite=True).magnitude(math.inf)
+    ''
+    """
+
+    def magnitude(self, value: Any) -> str:
+        """Two digits of a finite batch, nothing of an infinite one."""
+        return super().magnitude(value) if math.isfinite(value) else ""
 
 
 _SERVERS = (
@@ -244,11 +275,12 @@ def _step_in_engine(tokens: Any, case: Any) -> str | None:
 STEP_EXERCISES = (
     function_exercise(
         "3.1",
-        title="Which batch reaches the ridge",
+        title="Which batch brings the whole step to the ridge",
         question=(
             "One decode step reads the weights once, for all sequences together, and each "
             "sequence's own KV cache. For each sequence it computes two operations (a multiply "
             "and an add) a weight. At which batch does computing last exactly as long as reading? "
+            "(This is the ridge of the *whole step*: the matrices alone reach theirs sooner.) "
             "Count the arithmetic of the matrices only, and take the data sheet at its word. For "
             "long contexts no batch gets there: give `math.inf` for those."
         ),
@@ -258,8 +290,14 @@ STEP_EXERCISES = (
         difficulty=2,
         reference=ridge_batch,
         cases=_cards_and_contexts,
-        result=Number("sequences", noun="a number of sequences, or math.inf", may_be_infinite=True),
+        result=Batch("sequences", noun="a number of sequences (or math.inf)", may_be_infinite=True),
         wrong=(
+            Wrong(
+                "one-operation-a-weight",
+                one_operation_a_weight,
+                "You count one operation a weight. A token's number is multiplied by the weight "
+                "*and* added to the sum: two operations, as the data sheet counts them too.",
+            ),
             Wrong(
                 "cache-forgotten",
                 cache_forgotten,
@@ -299,7 +337,8 @@ STEP_EXERCISES = (
         explanation=(
             "A batch shares the weights and nothing else. On an H100 the ridge of an "
             "8-billion-parameter model is at 295 sequences without a context, and out of reach "
-            "from 387 tokens of context on."
+            "from 388 tokens of context on. The matrices alone meet theirs at 295 whatever the "
+            "context: up to there a larger batch shares the reading of the weights."
         ),
     ),
     function_exercise(
@@ -312,7 +351,7 @@ STEP_EXERCISES = (
             "sequences have contexts of one length, and the extra milliseconds are the extra "
             "bytes of cache. How long would each context have to be? The first report tried is "
             "this one, for a model of 8 billion parameters on a card that reads 600 GB/s and has "
-            "24 GB; the card below shows what the engine makes of your length."
+            "24 GB; the result below shows what the engine makes of your length."
         ),
         track="core",
         kind="audit",

@@ -1,4 +1,4 @@
-"""Exercises 3.3 and 3.6: the slots that a static batch wastes, and what a wait window costs.
+"""Exercises 3.3 and 3.6: the slots that a static batch wastes, and the longest wait window.
 
 The references and the wrong answers are ordinary functions; each is copied into a notebook as it
 stands, so it uses nothing from outside its body but `math` and `np`.
@@ -6,6 +6,7 @@ stands, so it uses nothing from outside its body but `math` and `np`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,15 @@ def only_the_longest_works(batch: np.ndarray, output_tokens: np.ndarray) -> floa
     return float(wasted / steps)
 
 
+def empty_places_counted(batch: np.ndarray, output_tokens: np.ndarray) -> float:
+    """Every batch as wide as the fullest one."""
+    seats = np.bincount(batch).max()
+    slots = 0
+    for number in np.unique(batch):
+        slots += seats * (output_tokens[batch == number].max() - 1)
+    return float(1 - (output_tokens - 1).sum() / slots)
+
+
 class StaticRun(dict[str, Any]):
     """A case's inputs, and behind them the requests and the price of the steps that made them."""
 
@@ -129,66 +139,82 @@ def _describe_static(case: Any) -> str:
 
 
 def mean_hold_s(arrival_rate_per_s: float, window_s: float) -> float:
-    """Mean time, in seconds, for which a request is held back by an idle engine's wait window.
+    """Return the mean time in seconds that an idle engine's wait window holds a request back.
 
-    The engine is idle whenever a request comes that finds no window open; that request opens one,
-    and whoever comes within window_s joins it; then all start at once. Arrivals are Poisson, of
-    arrival_rate_per_s; work takes next to no time, and there are seats for all.
+    The formula of section 3: a window's waits over its requests, the one who opens it included.
+
+    >>> mean_hold_s(0.0, 0.3)
+    0.3
     """
     joiners = arrival_rate_per_s * window_s
     return (window_s + joiners * window_s / 2) / (1 + joiners)
 
 
-def half_the_window(arrival_rate_per_s: float, window_s: float) -> float:
-    """Everybody comes somewhere in the window."""
-    return window_s / 2
+def longest_window_s(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """Longest wait window, in seconds, that holds a request back by allowed_s on average.
+
+    The engine is idle whenever a request comes that finds no window open; that request opens one,
+    and whoever comes while it is open joins it; then all start at once. Arrivals are Poisson, of
+    arrival_rate_per_s; work takes next to no time, and there are seats for all.
+    """
+    # (w + λw · w/2) / (1 + λw) = m  →  λ/2 · w² + (1 − λm) · w − m = 0
+    expected = arrival_rate_per_s * allowed_s
+    return (expected - 1 + math.sqrt(1 + expected**2)) / arrival_rate_per_s
 
 
-def the_whole_window(arrival_rate_per_s: float, window_s: float) -> float:
-    """Everybody waits it out."""
-    return window_s
+def everybody_waits_it_out(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """A window as long as the mean wait."""
+    return allowed_s
 
 
-def joiners_wait_nothing(arrival_rate_per_s: float, window_s: float) -> float:
-    """Only the one who opens it waits."""
-    return window_s / (1 + arrival_rate_per_s * window_s)
+def everybody_joins(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """Everybody waits half of it, and nobody opened it."""
+    return 2 * allowed_s
 
 
-def spread_over_arrivals(arrival_rate_per_s: float, window_s: float) -> float:
-    """The waits of one window, divided by those who were expected without the one who opens it."""
-    joiners = arrival_rate_per_s * window_s
-    return (window_s + joiners * window_s / 2) / max(joiners, 1.0)
+def joiners_wait_nothing(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """Only the one who opens it waits: w / (1 + λw) is allowed."""
+    return allowed_s / (1 - arrival_rate_per_s * allowed_s)
 
 
-def until_the_next_one(arrival_rate_per_s: float, window_s: float) -> float:
-    """The window closes with the first companion."""
-    gap_s = 1 / arrival_rate_per_s
-    return min(window_s, gap_s)
+def opener_not_counted(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """A window's waits over those who join it: 1/λ + w/2 is allowed."""
+    return 2 * (allowed_s - 1 / arrival_rate_per_s)
 
 
-def _rates_and_windows(rng: np.random.Generator) -> list[dict[str, float]]:
-    """From windows that hardly anybody joins to some that dozens do."""
-    cases = []
-    for joiners in (0.05, 0.4, 1.5, 5.0, 30.0):
-        window_s = round(float(rng.uniform(0.01, 0.3)), 3)
-        rate_per_s = round(joiners * float(rng.uniform(0.9, 1.1)) / window_s, 2)
-        cases.append({"arrival_rate_per_s": rate_per_s, "window_s": window_s})
+def the_other_root(arrival_rate_per_s: float, allowed_s: float) -> float:
+    """The quadratic equation's root on the wrong side of zero."""
+    expected = arrival_rate_per_s * allowed_s
+    return (expected - 1 - math.sqrt(1 + expected**2)) / arrival_rate_per_s
+
+
+def _rates_and_waits(rng: np.random.Generator) -> list[dict[str, float]]:
+    """10 ms at a quiet rate first; then from windows that hardly anybody joins to a dense one."""
+    quiet_per_s = round(float(rng.uniform(4.0, 9.0)), 2)
+    cases = [{"arrival_rate_per_s": quiet_per_s, "allowed_s": 0.01}]
+    for expected in (0.4, 1.5, 5.0, 30.0):
+        allowed_s = round(float(rng.uniform(0.01, 0.2)), 3)
+        rate_per_s = round(expected * float(rng.uniform(0.9, 1.1)) / allowed_s, 2)
+        cases.append({"arrival_rate_per_s": rate_per_s, "allowed_s": allowed_s})
     return cases
 
 
-def _held_in_engine(_: Any, case: Any) -> str:
-    """The engine's own windows, on steps of a microsecond."""
-    rate_per_s, window_s = case["arrival_rate_per_s"], case["window_s"]
+def _held_in_engine(window_s: Any, case: Any) -> str | None:
+    """What the student's own window costs in the engine, on steps of a microsecond."""
+    rate_per_s, wait_s = case["arrival_rate_per_s"], float(window_s)
+    if not 0 <= wait_s <= 60:
+        return None
     work = draw(20_000, Poisson(rate_per_s), Fixed(1), Fixed(1), seed=36)
     config = EngineConfig(
-        max_num_seqs=4096, max_num_batched_tokens=4096, batching=modes.windowed(window_s)
+        max_num_seqs=4096, max_num_batched_tokens=4096, batching=modes.windowed(wait_s)
     )
     run = simulate(work, LinearStepCost(fixed_s=1e-6), config, progress=False)
     held_s = float(np.mean(run.scheduled_s - run.arrival_s))
     together = len(run) / run.step_end_s.size
     return (
-        f"mean wait {plain(1e3 * held_s, 3)} ms, and {plain(together, 3)} requests start together "
-        f"on average, for a window of {plain(1e3 * window_s, 3)} ms"
+        f"mean wait {plain(1e3 * held_s, 3)} ms, where {plain(1e3 * case['allowed_s'], 3)} ms are "
+        f"allowed, and {plain(together, 3)} requests start together on average, for a window of "
+        f"{plain(1e3 * wait_s, 3)} ms"
     )
 
 
@@ -240,6 +266,13 @@ WAYS_EXERCISES = (
                 "all slots.",
             ),
             Wrong(
+                "empty-places-counted",
+                empty_places_counted,
+                "You give every batch as many slots as the fullest one. In the last batch some "
+                "places were never taken; a slot is wasted here only if somebody sat in it: "
+                "count the members.",
+            ),
+            Wrong(
                 "steps-for-slots",
                 only_the_longest_works,
                 "You count steps in which anybody was over. In such a step the others still work: "
@@ -261,34 +294,35 @@ WAYS_EXERCISES = (
     ),
     function_exercise(
         "3.6",
-        title="What the window costs",
+        title="The longest window for the price",
         question=(
-            "An idle server does not start at once: it waits window_s for company. Predict how "
-            "long a request is held back on average. Think of one window: who opens it, how many "
-            "come while it is open, and how long does each of them wait? The card below lets the "
-            "engine do it 20,000 times."
+            "Section 3 says what a wait window costs on average. Turn it round: your requests may "
+            "be held back by 10 ms on average, say. How long may the window be? At low traffic "
+            "nearly everybody opens a window of their own; at high traffic most join one. So the "
+            "answer depends on the arrival rate. Solve for the window, by formula or by trying. "
+            "In the result below the engine waits your window 20,000 times."
         ),
         track="stretch",
         kind="predict",
         minutes=7,
         difficulty=3,
-        reference=mean_hold_s,
-        cases=_rates_and_windows,
+        reference=longest_window_s,
+        cases=_rates_and_waits,
         result=Number("s"),
         evidence=_held_in_engine,
         wrong=(
             Wrong(
+                "everyone-the-whole-window",
+                everybody_waits_it_out,
+                "Only the one who opens the window waits for all of it. Those who join it wait "
+                "less, so the mean allows a longer window than that.",
+            ),
+            Wrong(
                 "everyone-half-the-window",
-                half_the_window,
+                everybody_joins,
                 "Those who *join* a window come anywhere in it and wait half of it on average. "
                 "But somebody opened it, and waits it out in full; at low traffic that is nearly "
                 "everybody.",
-            ),
-            Wrong(
-                "everyone-the-whole-window",
-                the_whole_window,
-                "Only the one who opens the window waits for all of it. At high traffic most "
-                "requests come while it is already open.",
             ),
             Wrong(
                 "joiners-wait-nothing",
@@ -298,24 +332,27 @@ WAYS_EXERCISES = (
             ),
             Wrong(
                 "opener-not-counted",
-                spread_over_arrivals,
+                opener_not_counted,
                 "You add up the waits of one window rightly, but divide by those who join it. The "
                 "one who opens it is a request as well: λ · w + 1 share that sum.",
             ),
             Wrong(
-                "first-companion-closes-it",
-                until_the_next_one,
-                "You close the window when the first companion comes. This one stays open for "
-                "window_s whoever comes (only a full batch would end it sooner).",
+                "the-other-root",
+                the_other_root,
+                "Your equation is right and has two roots. A window cannot be shorter than "
+                "nothing: take the root with the plus sign.",
             ),
         ),
         hints=(
-            "A window is opened by one request. How many join it on average, at rate λ over w?",
-            "The opener waits w; each of the λ · w joiners waits w/2 on average.",
-            "(w + λw · w/2) / (1 + λw): all waits of a window over all requests in it.",
+            "Between which two lengths must the window lie? If everybody opened one, it could be "
+            "as long as the wait allowed; if everybody joined, twice as long.",
+            "(w + λw · w/2) / (1 + λw) = m. Multiply by 1 + λw and collect the powers of w, or "
+            "halve the distance between the two lengths again and again.",
+            "λ/2 · w² + (1 − λm) · w − m = 0, and w is its root above zero: "
+            "(λm − 1 + √(1 + (λm)²)) / λ.",
         ),
         explanation=(
-            "From w, when nobody else comes, the price only falls to w/2, however dense the "
+            "From m, when nobody else comes, the window may only grow to 2m, however dense the "
             "traffic. What it buys is company, 1 + λw requests a start: next to none at low "
             "traffic. And continuous batching gets company for nothing, since whoever comes "
             "joins at the next step."

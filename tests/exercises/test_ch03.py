@@ -33,6 +33,7 @@ from course.exercises.ch03_step import _reports, _step_in_engine, context_needed
 from course.exercises.ch03_ways import (
     _held_in_engine,
     _static_runs,
+    longest_window_s,
     mean_hold_s,
     wasted_share,
 )
@@ -69,7 +70,7 @@ def test_the_ridge_of_the_explanation() -> None:
 
     assert "at 295 sequences" in BY_ID["3.1"].explanation
     assert round(ridge(0)) == 295
-    assert "387 tokens" in BY_ID["3.1"].explanation
+    assert "from 388 tokens" in BY_ID["3.1"].explanation
     assert math.isfinite(ridge(387))
     assert math.isinf(ridge(388))
 
@@ -113,14 +114,22 @@ def test_equal_answers_waste_nothing() -> None:
 @pytest.mark.parametrize(("rate_per_s", "window_s"), [(0.5, 0.1), (8.0, 0.1), (200.0, 0.1)])
 def test_the_window_holds_as_long_as_the_formula_says(rate_per_s: float, window_s: float) -> None:
     """Within the luck of 20,000 requests the engine's windows cost what the formula says."""
-    case = {"arrival_rate_per_s": rate_per_s, "window_s": window_s}
-    predicted_s = mean_hold_s(**case)
-    words = _held_in_engine(predicted_s, case)
+    predicted_s = mean_hold_s(rate_per_s, window_s)
+    words = _held_in_engine(window_s, {"arrival_rate_per_s": rate_per_s, "allowed_s": predicted_s})
+    assert words is not None
     seen_ms = float(words.split("mean wait ")[1].split(" ms")[0])
     assert seen_ms == pytest.approx(1e3 * predicted_s, rel=0.02)
     together = float(words.split("and ")[1].split(" requests")[0])
     assert together == pytest.approx(1 + rate_per_s * window_s, rel=0.03)
     assert window_s / 2 < predicted_s <= window_s
+    assert longest_window_s(rate_per_s, predicted_s) == pytest.approx(window_s, rel=1e-9)
+
+
+def test_the_longest_window_lies_where_hint_and_explanation_put_it() -> None:
+    """Between the wait allowed and twice that; the hint and the explanation say so."""
+    assert longest_window_s(1e-3, 0.01) == pytest.approx(0.01, rel=1e-3)
+    assert longest_window_s(1e6, 0.01) == pytest.approx(0.02, rel=1e-3)
+    assert _held_in_engine(-1.0, {"arrival_rate_per_s": 1.0, "allowed_s": 0.01}) is None
 
 
 # --- 3.4 and 3.7 --------------------------------------------------------------------------------

@@ -146,6 +146,16 @@ def test_a_stub_costs_no_attempt(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Attempt 1." in capsys.readouterr().out
 
 
+def test_a_wrong_type_is_no_attempt_and_is_not_numbered_zero(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """ "Attempt 0." on the first try reads like a fault of the course."""
+    check("0.1", "twelve")
+    out = capsys.readouterr().out
+    assert "not counted as an attempt" in out
+    assert "Attempt 0" not in out
+
+
 def test_a_check_without_an_answer_says_how_to_call_it(capsys: pytest.CaptureFixture[str]) -> None:
     check("0.1")
     assert 'check("0.1", end_to_end_s)' in capsys.readouterr().out
@@ -222,7 +232,8 @@ def test_progress_puts_core_before_stretch_and_ends(capsys: pytest.CaptureFixtur
     core = {e.id: done for e in all_exercises() if e.track != "stretch"}
     text = cards.progress_card(all_exercises(), core).text
     assert "about 0 minutes of core" in text
-    assert "Next step: exercise 2.5" in text
+    first_stretch = next(e.id for e in all_exercises() if e.track == "stretch")
+    assert f"Next step: exercise {first_stretch}," in text
 
 
 def test_a_file_name_tells_its_lesson() -> None:

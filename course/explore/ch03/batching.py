@@ -158,7 +158,7 @@ def _words(r: Batching) -> str:
 
 
 def _share_words(r: Batching) -> str:
-    """Where the step goes, and what was measured nearby."""
+    """Where the step goes, and what was measured of it."""
     here = r.here
     shares = {
         "overhead": here.overhead_s, "reading weights": here.weights_s,
@@ -174,18 +174,29 @@ def _share_words(r: Batching) -> str:
     words = f"Of the step {', '.join(listed)}."
     if not r.measured.there:
         return words
+    return f"{words}{_measured_words(r)}"
+
+
+def _measured_words(r: Batching) -> str:
+    """What was measured nearby, and what dots beyond the seats are."""
+    more = ""
+    if float(r.measured.users.max()) > r.room:
+        more = (
+            f" Where memory is full, dots stand for more users than its {r.room:,} seats: the "
+            "others queue, and the step stays as it is."
+        )
     off = np.abs(np.log(r.measured.users / r.seated))
     nearest = int(off.argmin())
     if off[nearest] > math.log(1.5):
-        return words
+        return more
     users, token_s = int(r.measured.users[nearest]), float(r.measured.token_s[nearest])
     all_per_s = float(r.measured.tokens_per_s[nearest])
     kind = (
         "from token to token in the middle" if r.measured.is_step else "a token, prompts included"
     )
     return (
-        f"{words} Measured with {users:,} user{'' if users == 1 else 's'}: {seconds(token_s)} "
-        f"{kind}, {figures(all_per_s)} tokens/s of all."
+        f" Measured with {users:,} user{'' if users == 1 else 's'}: {seconds(token_s)} "
+        f"{kind}, {figures(all_per_s)} tokens/s of all.{more}"
     )
 
 
@@ -214,7 +225,8 @@ BATCHING = Explorer(
         "is full. Left, one decode step in layers: overhead and reading the weights stay, "
         "computing and reading the KV cache grow. Right above, the tokens a second of all "
         "requests climb and flatten; below, those of a single one fall. Open dots are "
-        "measurements, where there are any for this server and these lengths."
+        "measurements, where there are any for this server and these lengths; those in the grey "
+        "area are loads of more users than seats, who wait for their turn."
     ),
     presets=(
         Preset(

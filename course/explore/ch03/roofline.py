@@ -144,13 +144,14 @@ def _words(r: Roofline) -> str:
 
 def _ridge_words(r: Roofline) -> str:
     ridge = (
-        f"The matrices meet the ridge at {figures(r.ridge_tokens)} tokens a step "
-        f"({figures(r.reached_ridge_tokens)} at what kernels reach)"
+        f"The matrices meet their ridge at {figures(r.ridge_tokens)} tokens a step "
+        f"({figures(r.reached_ridge_tokens)} at what kernels reach), whatever the context"
     )
     if r.ceiling_flop_per_byte < r.ridge_flop_per_byte:
         return (
-            f"{ridge}; a whole decode step with {r.context_tokens:,} tokens of context never does: "
-            f"no batch brings it past {figures(r.ceiling_flop_per_byte)}, and the ridge is at "
+            f"{ridge}. The whole decode step, caches and all, never does with "
+            f"{r.context_tokens:,} tokens of context: no batch brings it past "
+            f"{figures(r.ceiling_flop_per_byte)} operations a byte, and the ridge is at "
             f"{figures(r.ridge_flop_per_byte)}."
         )
     return f"{ridge}."
@@ -164,7 +165,11 @@ def _room_words(r: Roofline) -> str:
         memory = f"Memory holds only {sequences} of this context, fewer than this batch"
     ridge_first = r.reached_ridge_tokens <= r.room
     limit = r.reached_ridge_tokens if ridge_first else float(r.room)
-    first = "more than the ridge asks for" if ridge_first else "and is full before the ridge"
+    first = (
+        "more than the matrices' ridge, where the gain ends"
+        if ridge_first
+        else "and is full before the matrices' ridge"
+    )
     fitting = [name for name, low, high in RULES if low <= limit <= high]
     if not fitting:
         return f"{memory}, {first}; none of the three printed rules names such a batch."

@@ -167,7 +167,7 @@ class BatchingPicture(Picture):
         self._measured_step = self._dots(axes, "measured")
         self._full = [self._span(a) for a in (self._step, self._all, self._one)]
         self._full_words = self.label(
-            axes, MUTED, rotation=90, va="top", ha="left", zorder=9, bbox=GROUND
+            axes, MUTED, rotation=90, va="bottom", ha="left", zorder=9, bbox=GROUND
         )
         self._here = [
             self.line(a, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=6)
@@ -221,7 +221,8 @@ class BatchingPicture(Picture):
             span.set_visible(result.room < curves_end)
             line.set_data([result.seated] * 2, [0, axes.get_ylim()[1]])
         full = f"memory is full at {result.room:,}" if result.room < 0.8 * curves_end else ""
-        place(self._full_words, 1.08 * result.room, 0.97 * self._step.get_ylim()[1], full)
+        # At the foot: measured dots of loads beyond the seats lie near the top.
+        place(self._full_words, 1.08 * result.room, 0.03 * self._step.get_ylim()[1], full)
 
     def _show_step(self, result: Batching, guess: Point | None) -> None:
         axes, curves, measured = self._step, result.curves, result.measured

@@ -171,7 +171,7 @@ class RooflinePicture(Picture):
         self._ridge.set_data([ridge, ridge], [_SPEEDS[0], result.peak_flop_per_s])
         place(
             self._ridge_words, 1.12 * ridge, 2.0e12 if self.present else 1.5e12,
-            f"ridge: {figures(result.ridge_tokens)} tokens a step\n"
+            f"matrices' ridge: {figures(result.ridge_tokens)} tokens\n"
             f"({figures(result.reached_ridge_tokens)} as kernels go)",
         )  # fmt: skip
         self._show_points(result)
