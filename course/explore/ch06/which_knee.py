@@ -1,0 +1,409 @@
+"""The which-knee explorer: which curve and how much of it, which promise; no knee is found here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from course.explore.ch06.servers import BLOCK, BUDGET, SEATS, SERVERS, TraceTraffic, step_cost
+from course.figures.ch06.which_knee import Answer, Limit, WhichKnee, WhichKneePicture
+from course.serving._broken_stick import broken_stick
+from course.serving.capacity import Scenario, Sweep, sweep
+from course.serving.engine.config import EngineConfig
+from course.serving.knees import (
+    Knee,
+    Method,
+    bare,
+    find_knee,
+    plateau_level,
+)
+from course.serving.measured_sweeps import MeasuredSweep, catalogue_sweeps
+from course.serving.metrics import SLO
+from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
+from course.ui.shell import Shell, show
+from course.words import percent, seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SERVER: Final = "Llama-3.1-8B on one H100"
+LOADS: Final = (4, 7, 10, 13, 15, 17, 18, 19, 20, 21, 22, 24, 27, 32)
+"""Requests/s at which the simulated chat is run, closer together where its curve bends."""
+
+SEEDS: Final = 5
+REQUESTS: Final = 3200
+_QUANTILE = 0.99
+_SIMULATED = "simulated"
+
+# How a measured sweep tells the two latencies, the strictest statistic first.
+_FIRST_TOKEN = ("P99 TTFT", "P95 TTFT", "mean TTFT")
+_FURTHER = ("P99 ITL", "P95 TPOT", "mean ITL")
+
+
+MEASURED: Final = (
+    "Qwen3-8B in bf16 on H100-80GB-SXM, 2048 tokens in and 2048 out (silybench)",
+    "Qwen3-8B in bf16 on H100-80GB-SXM, 8192 tokens in and 512 out (silybench)",
+    "Qwen3-8B in bf16 on H100-80GB-SXM, 128 tokens in and 1024 out (silybench)",
+    "Qwen3-8B in bf16 on H100-80GB-SXM, 128 tokens in and 128 out (silybench)",
+    "Qwen3-8B in fp8 on H100-80GB-SXM, 1024 tokens in and 128 out (silybench)",
+    "Qwen3-8B in fp8 on H100-80GB-SXM, 128 tokens in and 1024 out (silybench)",
+    "Qwen3-8B in fp8 on H100-80GB-SXM, 128 tokens in and 128 out (silybench)",
+    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 5000 tokens in and 500 out (nim-1.5)",
+    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 1000 tokens in and 1000 out (nim-1.5)",
+    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 500 tokens in and 2000 out (nim-1.5)",
+    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 200 out (nim-1.5)",
+    "Nemotron-Nano-30B in fp8 on 2 × B200-180GB-SXM, 2048 tokens in and 512 out (vultr-cookbook)",
+)
+"""The sweeps of the catalogue with six loads or more, by the names that `measured_sweeps` gives."""
+
+H100: Final = MEASURED[0]
+TWO_GPUS: Final = MEASURED[7]
+RISING: Final = MEASURED[10]
+
+
+def _short(name: str) -> str:
+    """A sweep's name without what all of them share.
+
+    >>> _short("A in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 100 out (nim-1.5)")
+    'A in fp8, 2 × H100, 200 in and 100 out'
+    """
+    short = re.sub(r" \([^)]*\)$", "", name)
+    short = re.sub(r"-\d+GB-\w+", "", short)
+    return short.replace(" tokens in", " in").replace(" on ", ", ", 1)
+
+
+_CURVES: Final = {
+    "simulated chat (Llama-3.1-8B, one H100)": _SIMULATED,
+    **{f"measured: {_short(name)}": name for name in MEASURED},
+}
+"""What is read → the name of the sweep."""
+
+
+@dataclass(frozen=True)
+class WhichKneeParameters:
+    """The curve, which of its points are used, how often each was run, and the promise."""
+
+    curve: str = choice(
+        _SIMULATED, _CURVES, label="Curve",
+        help="Simulated here, or measured on real GPUs by others (data/serving_points.csv)",
+    )  # fmt: skip
+    runs: int = stops(
+        5, (1, 3, 5), label="Runs of each load",
+        help="Seeds of the simulated curve; five give each knee an interval. The measured ones "
+        "were run once",
+    )  # fmt: skip
+    leave_low: int = count(
+        0, 0, 10, label="Leave out the lowest", unit="loads",
+        help="As if the sweep had begun higher",
+    )  # fmt: skip
+    leave_high: int = count(
+        0, 0, 10, label="Leave out the highest", unit="loads",
+        help="As if the sweep had ended sooner",
+    )  # fmt: skip
+    ttft_limit_s: float = slider(
+        1.0, 0.1, 5.0, 0.1, label="Promise: first token within", unit="s",
+        help="Kept by 99 % of the requests, or by whatever statistic the sweep tells",
+    )  # fmt: skip
+    token_limit_ms: float = slider(
+        30.0, 5.0, 200.0, 1.0, label="Promise: each further token within", unit="ms",
+        help="Kept by 99 % of the requests, or by whatever statistic the sweep tells",
+    )  # fmt: skip
+
+
+# --- one curve, however it came about ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Curve:
+    """Loads of shape (points,), and for each run a row of throughputs and of two latencies."""
+
+    title: str
+    load_unit: str
+    loads: np.ndarray
+    throughput: np.ndarray
+    latencies: Mapping[str, np.ndarray]
+    source: Sweep | MeasuredSweep
+
+
+@lru_cache(maxsize=1)
+def chat() -> Sweep:
+    """Return the simulated chat, every load with every seed."""
+    cost = step_cost(*SERVERS[SERVER])
+    assert cost is not None
+    blocks = cost.kv_blocks(BLOCK)
+    scenario = Scenario(
+        cost, TraceTraffic(), EngineConfig(SEATS, BUDGET, num_kv_blocks=blocks, block_size=BLOCK),
+        requests=REQUESTS,
+    )  # fmt: skip
+    return sweep(scenario, LOADS, range(SEEDS), progress=False)
+
+
+@lru_cache(maxsize=32)
+def _curve(name: str, runs: int) -> _Curve:
+    if name == _SIMULATED:
+        swept = chat()
+        latencies = {
+            "P99 TTFT": swept.column("ttft_p99_s")[:runs],
+            "P99 TPOT": swept.column("tpot_p99_s")[:runs],
+        }
+        return _Curve(
+            f"Simulated chat, {SERVER}", "requests/s", np.array(swept.loads),
+            swept.column("output_tokens_per_s")[:runs], latencies, swept,
+        )  # fmt: skip
+    measured = next(s for s in catalogue_sweeps() if s.name == name)
+    told = measured.latencies
+    first = next((n for n in _FIRST_TOKEN if n in told), None)
+    # One statistic of its gaps stands for all: a median would be the promise of every second token.
+    further = next(n for n in ("median ITL", *_FURTHER) if n in told)
+    chosen = {n: told[n] for n in (first, further) if n is not None}
+    return _Curve(
+        _short(name), measured.load_unit, measured.loads, measured.throughput, chosen, measured
+    )
+
+
+def _used(points: int, leave_low: int, leave_high: int) -> slice:
+    """The points that are used: one is always left."""
+    first = min(leave_low, points - 1)
+    return slice(first, max(points - leave_high, first + 1))
+
+
+@lru_cache(maxsize=256)
+def _throughput_knee(name: str, runs: int, low: int, high: int, method: Method) -> Knee:
+    curve = _curve(name, runs)
+    used = _used(curve.loads.size, low, high)
+    return find_knee(
+        curve.loads[used], curve.throughput[:, used], method=method, load_unit=curve.load_unit,
+        throughput_unit="output tokens/s",
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _slo_knee(p: WhichKneeParameters) -> Knee:
+    """By attainment where every request is known, otherwise by the limit that breaks first."""
+    curve = _curve(p.curve, p.runs)
+    used = _used(curve.loads.size, p.leave_low, p.leave_high)
+    loads, throughput = curve.loads[used], curve.throughput[:, used]
+    if isinstance(curve.source, Sweep):
+        slo = SLO(ttft_s=p.ttft_limit_s, tpot_s=p.token_limit_ms / 1e3, quantile=_QUANTILE)
+        return find_knee(
+            loads, throughput, method="slo", quantile=_QUANTILE, load_unit=curve.load_unit,
+            attainment=curve.source.attainment(slo)[: p.runs, used], promise="the SLO",
+        )  # fmt: skip
+    limits = zip(curve.latencies, _limits(p, curve), strict=True)
+    found = [
+        find_knee(
+            loads, throughput, curve.latencies[name][:, used], "slo", limit=limit_s,
+            load_unit=curve.load_unit, promise=f"{name} ≤ {seconds(limit_s)}",
+        )
+        for name, limit_s in limits
+    ]  # fmt: skip
+    hopeless = [knee for knee in found if not knee.found and "saturated" in knee.sentence]
+    broken = [knee for knee in found if knee.load is not None]
+    if hopeless or not broken:
+        return (hopeless or found)[0]
+    return min(broken, key=lambda knee: knee.load or 0.0)
+
+
+def _limits(p: WhichKneeParameters, curve: _Curve) -> list[float]:
+    """The limit of each latency that the curve tells, in its order."""
+    return [
+        p.ttft_limit_s if "TTFT" in name else p.token_limit_ms / 1e3 for name in curve.latencies
+    ]
+
+
+# --- the result ----------------------------------------------------------------------------------
+
+
+def _which_knee(p: WhichKneeParameters) -> WhichKnee:
+    curve = _curve(p.curve, p.runs)
+    used = _used(curve.loads.size, p.leave_low, p.leave_high)
+    plateau = _throughput_knee(p.curve, p.runs, p.leave_low, p.leave_high, "plateau")
+    sticks = _throughput_knee(p.curve, p.runs, p.leave_low, p.leave_high, "two_segments")
+    loads, mean = curve.loads[used], curve.throughput[:, used].mean(axis=0)
+    return WhichKnee(
+        title=curve.title,
+        load_unit=curve.load_unit,
+        runs=int(curve.throughput.shape[0]),
+        loads=curve.loads,
+        throughput=curve.throughput,
+        first=used.start,
+        last=used.stop - 1,
+        limits=tuple(
+            Limit(name, limit_s, values)
+            for (name, values), limit_s in zip(
+                curve.latencies.items(), _limits(p, curve), strict=True
+            )
+        ),
+        slo=_answer(_slo_knee(p)),
+        plateau=_answer(plateau),
+        two_segments=_answer(sticks),
+        plateau_level=plateau_level(mean) if plateau.found else None,
+        stick=_stick(loads, mean) if sticks.found else None,
+    )
+
+
+def _answer(knee: Knee) -> Answer:
+    short = "" if knee.found else re.split(r"[.:;(]", knee.sentence.split('": ', 1)[1])[0].strip()
+    band = None if knee.low is None or knee.high is None else (knee.low, knee.high)
+    return Answer(knee.load, knee.throughput, band, short, knee.sentence)
+
+
+def _stick(loads: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corners (loads, throughputs) of the two straight pieces that fit best."""
+    bend, steep, gentle = broken_stick(loads, mean)
+    x = np.array([loads[0], bend, loads[-1]])
+    shape = np.where(loads < bend, steep, gentle) * (loads - bend)
+    top = float((mean - shape).mean())
+    return x, np.array([top - steep * (bend - x[0]), top, top + gentle * (x[2] - bend)])
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def _promise(r: WhichKnee) -> str:
+    return " and ".join(f"{limit.name} ≤ {seconds(limit.limit_s)}" for limit in r.limits)
+
+
+def _words(r: WhichKnee) -> str:
+    points = r.last - r.first + 1
+    runs = "once" if r.runs == 1 else f"{r.runs} times"
+    head = (
+        f"{r.title}: {points} load{'' if points == 1 else 's'}, each run {runs}. "
+        f"By the SLO ({_promise(r)}) {_says(r, r.slo)}; by the plateau {_says(r, r.plateau)}; by "
+        f"two straight pieces {_says(r, r.two_segments)}."
+    )
+    return f"{head}{_price_words(r)}{_interval_words(r)}"
+
+
+def _says(r: WhichKnee, answer: Answer) -> str:
+    if answer.load is None:
+        return f"there is no knee ({answer.why_not})"
+    band = ""
+    if answer.band is not None:
+        low, high = answer.band
+        band = f", 95\u00a0% interval {bare(round(low, 3))} to {bare(round(high, 3))}"
+    return f"the knee is at {bare(answer.load)} {r.load_unit}{band}"
+
+
+def _price_words(r: WhichKnee) -> str:
+    """What the users get at the plateau's knee: why that one is not the one to plan with."""
+    if r.plateau.load is None or not r.limits:
+        return ""
+    told = [
+        f"a {limit.name} of {seconds(r.latency_at(limit, r.plateau.load))}" for limit in r.limits
+    ]
+    words = f" At the plateau's knee the users get {' and '.join(told)}"
+    if r.slo.load is not None and r.slo.throughput is not None and r.plateau.throughput:
+        gain = r.plateau.throughput / r.slo.throughput - 1
+        if gain > 0.005:
+            words += (
+                f", for {percent(round(gain, 2))} more tokens/s than at the highest load inside "
+                "the SLO"
+            )
+    return f"{words}."
+
+
+def _interval_words(r: WhichKnee) -> str:
+    if r.runs >= 5 or not any(a.load for a in (r.slo, r.plateau, r.two_segments)):
+        return ""
+    return " No knee has an interval: that takes five runs of each load."
+
+
+def _frame(r: WhichKnee) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = {"output_tokens_per_s": r.throughput} | {
+        f"{limit.name} (s)": limit.values_s for limit in r.limits
+    }
+    rows = [
+        pd.DataFrame({name: values[run] for name, values in parts.items()}).assign(
+            run=run, load=r.loads, unit=r.load_unit,
+            used=(np.arange(r.loads.size) >= r.first) & (np.arange(r.loads.size) <= r.last),
+        )
+        for run in range(r.runs)
+    ]  # fmt: skip
+    return pd.concat(rows, ignore_index=True)
+
+
+def _question(r: WhichKnee) -> str:
+    return (
+        f"{r.title}. Promised: {_promise(r)}. Where on this curve, in {r.load_unit}, is the "
+        "highest load that you would promise somebody?"
+    )
+
+
+WHICH_KNEE = Explorer(
+    call="explore.which_knee",
+    title="Which knee? Three answers to one curve",
+    parameters=WhichKneeParameters,
+    compute=_which_knee,
+    drawing=WhichKneePicture,
+    narrate=_words,
+    alt=(
+        "Left, the throughput over the load with its plateau as a level line and the two straight "
+        "pieces that fit it best; below it, one row for each method with its knee and its "
+        "interval, or the words why there is none. Right, two latencies over the load with the "
+        "limits that were promised. Points that are left out are pale."
+    ),
+    presets=(
+        Preset(
+            "Simulated chat",
+            "The chat of the ramp, each of fourteen loads run with five seeds. Promised this time: "
+            "30 ms a token, 33 tokens a second.",
+            "Three methods, three loads. Which would you put into a contract?",
+            {"curve": _SIMULATED, "runs": 5},
+        ),
+        Preset(
+            "Measured: H100, Qwen3-8B",
+            "A real H100 with Qwen3-8B, 2,048 tokens in and 2,048 out, from 1 to 512 users.",
+            "After the SLO is broken the throughput still climbs by more than a third. What else "
+            "climbs, and by how much?",
+            {"curve": H100, "ttft_limit_s": 2.0, "token_limit_ms": 50.0},
+        ),
+        Preset(
+            "Measured: Llama-3.3-70B on two GPUs",
+            "5,000 tokens in and 500 out on two H100s: 565 tokens/s with 25 users, 777 with 100 as "
+            "well as with 200.",
+            "Which of the two limits breaks first here, and what would you change about the "
+            "server to move it?",
+            {"curve": TWO_GPUS, "ttft_limit_s": 1.0, "token_limit_ms": 50.0},
+        ),
+        Preset(
+            "Never flattens",
+            "The same two GPUs with short requests, up to 250 users: whoever ran the sweep stopped "
+            "while the throughput was still climbing.",
+            "Two methods decline to answer. Why is that better than the last point?",
+            {"curve": RISING, "ttft_limit_s": 1.0, "token_limit_ms": 50.0},
+        ),
+        Preset(
+            "Saturated at the first point",
+            "The simulated chat again, but somebody who was in a hurry began at 21 requests/s.",
+            "Every point lies on the plateau and outside the SLO. What does the sweep tell you?",
+            {"curve": _SIMULATED, "leave_low": 9, "leave_high": 0},
+        ),
+    ),
+    frame=_frame,
+    prediction=Prediction(
+        question=_question,
+        unit=lambda r: r.load_unit,
+        answer=lambda r: r.slo.load,
+        mark=lambda r, guess: (guess, r.throughput_at(guess)),
+    ),
+)
+
+
+def which_knee(
+    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
+) -> Shell[WhichKneeParameters, WhichKnee]:
+    """Open three knees of one curve: by the SLO, by the plateau, by two straight pieces.
+
+    `preset` names a starting point, `values` change single parameters: ``curve``, ``runs``,
+    ``leave_low``, ``leave_high``, ``ttft_limit_s``, ``token_limit_ms``. Raises ValueError on an
+    unknown name or value.
+    """
+    return show(WHICH_KNEE, preset, predict=predict, present=present, **values)

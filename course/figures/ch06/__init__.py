@@ -1,0 +1,1 @@
+"""The pictures of notebook 06's explorers; they compute nothing."""

@@ -1,0 +1,292 @@
+"""Three knees of one load curve, side by side; the knees are found elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from course.figures.axes import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    TEXT_OF,
+    Picture,
+    Point,
+    place,
+)
+from course.figures.ch03.marks import LogGuess
+from course.serving.knees import bare
+from course.words import figures, seconds
+
+# Row from above, colour, dash, marker, words: the same in every panel.
+_METHODS: Final = (
+    ("slo", GREEN, "-", "D", "SLO"),
+    ("plateau", BLUE, (0, (6, 2)), "s", "plateau"),
+    ("two_segments", ORANGE, (0, (1, 1.2)), "^", "two pieces"),
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one method says: a load with an interval, or why there is none."""
+
+    load: float | None
+    throughput: float | None
+    band: tuple[float, float] | None
+    why_not: str
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """A latency in seconds, shape (runs, points), and what was promised of it."""
+
+    name: str
+    limit_s: float
+    values_s: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class WhichKnee:
+    """One curve, shape (points,) and (runs, points), and what three methods make of its points.
+
+    Only the points `first` … `last` are used. `plateau_level` in output tokens/s and `stick`, the
+    corners of the two straight pieces, are None where there is no such knee.
+    """
+
+    title: str
+    load_unit: str
+    runs: int
+    loads: np.ndarray
+    throughput: np.ndarray
+    first: int
+    last: int
+    limits: tuple[Limit, ...]
+    slo: Answer
+    plateau: Answer
+    two_segments: Answer
+    plateau_level: float | None
+    stick: tuple[np.ndarray, np.ndarray] | None
+
+    @property
+    def used(self) -> slice:
+        """The points that the methods see."""
+        return slice(self.first, self.last + 1)
+
+    def throughput_at(self, load: float) -> float:
+        """The mean throughput at a load, between the points straight."""
+        return float(np.interp(load, self.loads, self.throughput.mean(axis=0)))
+
+    def latency_at(self, limit: Limit, load: float) -> float:
+        """The mean over the runs of a latency at a load, between the points straight; seconds."""
+        used = self.used
+        return float(np.interp(load, self.loads[used], limit.values_s[:, used].mean(axis=0)))
+
+
+class WhichKneePicture(Picture):
+    """Left: the throughput, and the three answers below it. Right: what the users waited."""
+
+    size = (9.2, 5.2)
+
+    def build(self, figure: Figure) -> None:
+        """Make four panels, the legend and the empty artists."""
+        left, width = (0.16, 0.41) if self.present else (0.13, 0.47)
+        strip, height = ((0.14, 0.25), 0.37) if self.present else ((0.105, 0.215), 0.48)
+        self._curve: Axes = figure.add_axes((left, strip[0] + strip[1] + 0.07, width, height))
+        self._strip: Axes = figure.add_axes((left, strip[0], width, strip[1]))
+        column, wide = (0.69, 0.29) if self.present else (0.685, 0.3)
+        half = (strip[1] + 0.07 + height - (0.11 if self.present else 0.1)) / 2
+        bottoms = (strip[0] + strip[1] + 0.07 + height - half, strip[0])
+        self._first, self._further = (
+            figure.add_axes((column, bottom, wide, half)) for bottom in bottoms
+        )
+        self._scales()
+        self._build_curve()
+        self._build_strip()
+        self._build_latencies()
+        figure.legend(
+            handles=self._handles(), loc="upper center", ncols=3 if self.present else 6,
+            bbox_to_anchor=(0.52, 1.0), columnspacing=1.2, handlelength=2, labelspacing=0.25,
+            borderaxespad=0.2,
+        )  # fmt: skip
+
+    def _scales(self) -> None:
+        self._titles: list[Text] = []
+        self._curve.set(xlim=(0, 34), ylim=(0, 6000))
+        self._curve.set_ylabel("output tokens/s")
+        self._curve.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        self._curve.tick_params(labelbottom=False)
+        self._strip.set(xlim=(0, 34), ylim=(-0.6, 2.6))
+        self._strip.set_yticks([2, 1, 0], [words for *_, words in _METHODS])
+        for label, (_, colour, *_) in zip(self._strip.get_yticklabels(), _METHODS, strict=True):
+            label.set_color(TEXT_OF[colour])
+        self._strip.set_xlabel("requests/s")
+        for axes, limits, ticks, words in (
+            (self._first, (0.01, 300), (0.01, 0.1, 1, 10, 100), "P99 TTFT (s)"),
+            (self._further, (4, 400), (5, 10, 20, 50, 100, 200), "P99 TPOT (ms)"),
+        ):
+            axes.set(yscale="log", ylim=limits, xlim=(0, 34))
+            axes.yaxis.set_major_locator(FixedLocator(ticks))
+            axes.yaxis.set_minor_locator(NullLocator())
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            self._titles.append(axes.set_title(words, loc="left", fontsize="medium"))
+        for axes in self._all():
+            axes.xaxis.set_major_locator(MaxNLocator(5))
+
+    def _all(self) -> tuple[Axes, ...]:
+        return (self._curve, self._strip, self._first, self._further)
+
+    def _build_curve(self) -> None:
+        axes = self._curve
+        size = 7 if self.present else 5
+        self._runs = self.line(axes, INK, linewidth=0.6, alpha=0.4, zorder=2)
+        self._line = self.line(axes, INK, linewidth=1.4, zorder=3)
+        self._points = self.line(
+            axes, INK, marker="o", markersize=size, linestyle="", zorder=5, label="a load"
+        )
+        self._left_out = self.line(
+            axes, INK, marker="o", markersize=size, linestyle="", alpha=0.45, zorder=4,
+            markerfacecolor="white", label="left out",
+        )  # fmt: skip
+        self._level = self.line(
+            axes, BLUE, linewidth=1.2, linestyle=(0, (6, 2)), zorder=2, label="90 % of the plateau"
+        )
+        self._stick = self.line(
+            axes, ORANGE, linewidth=1.8, linestyle=(0, (1, 1.2)), zorder=4, label="two pieces"
+        )
+        self._guess = LogGuess(self, axes, lead="guess")
+
+    def _build_strip(self) -> None:
+        self._knees, self._bands, self._marks, self._words = [], [], [], []
+        for _, colour, dash, marker, _ in _METHODS:
+            self._knees.append(
+                [
+                    self.line(
+                        axes,
+                        colour,
+                        linewidth=1.6,
+                        linestyle=dash,
+                        zorder=3,
+                        transform=axes.get_xaxis_transform(),
+                    )
+                    for axes in (self._curve, self._first, self._further)
+                ]
+            )
+            self._bands.append(
+                self.line(
+                    self._strip, colour, linewidth=9, alpha=0.35, solid_capstyle="butt", zorder=3
+                )
+            )
+            self._marks.append(
+                self.line(self._strip, colour, marker=marker, linestyle="", zorder=5)
+            )
+            self._words.append(self.label(self._strip, colour, va="center", zorder=9))
+
+    def _build_latencies(self) -> None:
+        self._latencies = [
+            self.line(axes, PURPLE, linewidth=1.8, zorder=4, marker="o",
+                      markersize=6 if self.present else 4, label=label)
+            for axes, label in ((self._first, "latency"), (self._further, None))
+        ]  # fmt: skip
+        self._limits = [
+            self.line(axes, INK, linewidth=1.5, linestyle=(0, (1, 1.2)), zorder=3, label=label)
+            for axes, label in ((self._first, "limit"), (self._further, None))
+        ]
+        self._limit_words = [
+            self.label(axes, INK, va="bottom", ha="left", zorder=9)
+            for axes in (self._first, self._further)
+        ]
+
+    def _handles(self) -> list[Any]:
+        return [
+            self._points, self._left_out, self._level, self._stick, self._latencies[0],
+            self._limits[0],
+        ]  # fmt: skip
+
+    def update(self, result: WhichKnee, guess: Point | None) -> None:
+        """Move everything to `result`; a guess is a load, on the curve."""
+        self._scale(result)
+        self._show_curve(result)
+        for row, (name, *_) in enumerate(_METHODS):
+            self._show_answer(row, getattr(result, name))
+        self._show_latencies(result)
+        words = f"{bare(guess[0])} {result.load_unit}" if guess else ""
+        self._guess.show(guess, words)
+
+    def _scale(self, result: WhichKnee) -> None:
+        right, top = 1.06 * float(result.loads[-1]), 1.15 * float(result.throughput.max())
+        if self._curve.get_xlim()[1] != right:
+            for axes in self._all():
+                axes.set_xlim(0, right)
+        if self._curve.get_ylim()[1] != top:
+            self._curve.set_ylim(0, top)
+        self._strip.set_xlabel(result.load_unit)
+        by_name = {("TTFT" in limit.name): limit.name for limit in result.limits}
+        self._titles[0].set_text(f"{by_name.get(True, 'TTFT')} (s)")
+        self._titles[1].set_text(f"{by_name.get(False, 'TPOT')} (ms)")
+
+    def _show_curve(self, result: WhichKnee) -> None:
+        loads, mean, used = result.loads, result.throughput.mean(axis=0), result.used
+        self._line.set_data(loads[used], mean[used])
+        self._points.set_data(loads[used], mean[used])
+        rest = np.ones(loads.size, dtype=bool)
+        rest[used] = False
+        self._left_out.set_data(loads[rest], mean[rest])
+        gap = [np.nan]
+        runs = result.throughput if result.runs > 1 else result.throughput[:0]
+        x = [np.concatenate([loads, gap]) for _ in runs]
+        y = [np.concatenate([run, gap]) for run in runs]
+        self._runs.set_data(np.concatenate([[], *x]), np.concatenate([[], *y]))
+        level = None if result.plateau_level is None else 0.9 * result.plateau_level
+        right = self._curve.get_xlim()[1]
+        self._level.set_data(*(([], []) if level is None else ([0, right], [level, level])))
+        nothing = np.empty(0)
+        self._stick.set_data(*(result.stick or (nothing, nothing)))
+
+    def _show_answer(self, row: int, answer: Answer) -> None:
+        y, right = 2 - row, self._strip.get_xlim()[1]
+        text = self._words[row]
+        if answer.load is None:
+            for artist in (*self._knees[row], self._bands[row], self._marks[row]):
+                artist.set_data([], [])
+            text.set_horizontalalignment("left")
+            place(text, 0.02 * right, y, f"no knee: {answer.why_not}")
+            return
+        for line in self._knees[row]:
+            line.set_data([answer.load] * 2, [0, 1])
+        self._bands[row].set_data(*(([], []) if answer.band is None else (answer.band, [y, y])))
+        self._marks[row].set_data([answer.load], [y])
+        end = max(answer.load, *(answer.band or (0.0,)))
+        start = min(answer.load, *(answer.band or (right,)))
+        gap = (0.045 if self.present else 0.03) * right
+        on_left = end > (0.8 if self.present else 0.6) * right
+        text.set_horizontalalignment("right" if on_left else "left")
+        words = bare(round(answer.load, 3))
+        if answer.band is not None and not self.present:
+            low, high = answer.band
+            words += f" ({figures(low)} to {figures(high)})"
+        place(text, start - gap if on_left else end + gap, y, words)
+
+    def _show_latencies(self, result: WhichKnee) -> None:
+        used, right = result.used, self._curve.get_xlim()[1]
+        by_panel = {("TTFT" in limit.name): limit for limit in result.limits}
+        for first, curve, line, text in zip(
+            (True, False), self._latencies, self._limits, self._limit_words, strict=True
+        ):
+            limit, scale = by_panel.get(first), 1.0 if first else 1e3
+            if limit is None:
+                curve.set_data([], [])
+                line.set_data([], [])
+                place(text, 0.05 * right, 1.0 if first else 40.0, "not told by the sweep")
+                continue
+            curve.set_data(result.loads[used], scale * limit.values_s[:, used].mean(axis=0))
+            line.set_data([0, right], [scale * limit.limit_s] * 2)
+            place(text, 0.03 * right, 1.06 * scale * limit.limit_s, seconds(limit.limit_s))

@@ -1,0 +1,377 @@
+"""What the load curves of notebook 06 draw and say, against the engine run here by hand and knees
+worked out by other ways. A knee drawn in the wrong place would have somebody buy too few servers.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from course.explore.ch06.ramp import BASE, RAMP, RampParameters
+from course.explore.ch06.servers import (
+    CHAT,
+    MOST_OUTPUT_TOKENS,
+    MOST_PROMPT_TOKENS,
+    SERVERS,
+    TRACES,
+    TraceTraffic,
+    mean_tokens,
+    step_cost,
+)
+from course.explore.ch06.which_knee import H100, MEASURED, RISING, TWO_GPUS, WHICH_KNEE
+from course.paths import DATA
+from course.serving import catalog
+from course.serving.cost import RooflineStepCost
+from course.serving.engine import EngineConfig, simulate
+from course.serving.measured_sweeps import catalogue_sweeps
+from course.serving.workload import Workload
+from course.ui.parameters import controls_of
+from course.ui.shell import Shell, show
+from course.words import figures, percent, seconds
+
+
+@pytest.fixture
+def opened() -> Iterator[Any]:
+    """Open explorers, and free them at the end."""
+    shells: list[Shell[Any, Any]] = []
+
+    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
+        shells.append(show(explorer, preset, predict=False, **values))
+        return shells[-1]
+
+    yield open_one
+    for shell in shells:
+        shell.close()
+
+
+def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+
+
+def presets_of(explorer: Any) -> Any:
+    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
+
+
+# --- servers and requests ------------------------------------------------------------------------
+
+
+def test_every_server_on_offer_holds_its_model_and_the_longest_request_in_a_tenth_of_its_kv() -> (
+    None
+):
+    for server in SERVERS.values():
+        cost = step_cost(*server)
+        assert cost is not None
+        assert cost.kv_blocks(16) // 10 * 16 > MOST_PROMPT_TOKENS + MOST_OUTPUT_TOKENS
+
+
+def test_a_stretched_trace_keeps_its_luck_and_gets_its_mean() -> None:
+    """A slider that also changed the luck would show differences that lengths do not make."""
+    plain, longer = (
+        TraceTraffic(CHAT, prompt_tokens=tokens).draw(4000, seed=3) for tokens in (1000, 2000)
+    )
+    np.testing.assert_array_equal(plain.arrival_s, longer.arrival_s)
+    np.testing.assert_array_equal(plain.output_tokens, longer.output_tokens)
+    free = longer.prompt_tokens < MOST_PROMPT_TOKENS
+    assert np.abs(longer.prompt_tokens - 2 * plain.prompt_tokens)[free].max() <= 1
+    assert longer.mean_prompt_tokens == pytest.approx(2000, rel=0.05)
+
+
+def test_default_lengths_are_the_traces_own() -> None:
+    assert round(mean_tokens(CHAT, "prompt")) == BASE.prompt_tokens
+    assert round(mean_tokens(CHAT, "output")) == BASE.output_tokens
+    for trace in TRACES.values():
+        assert catalog.length_statistics(trace, "prompt").mean_tokens > 0
+
+
+# --- ramp ----------------------------------------------------------------------------------------
+
+
+def own_run(p: RampParameters, load_per_s: float) -> Any:
+    """One load of the explorer's server, put together here from the settings as they are read."""
+    model, gpu, n_gpus, precision = SERVERS[p.server]
+    cost = RooflineStepCost(model, gpu, n_gpus, precision)
+    config = EngineConfig(
+        max_num_seqs=p.seats,
+        max_num_batched_tokens=p.budget if p.chunked else max(p.budget, 16_384),
+        enable_chunked_prefill=p.chunked,
+        num_kv_blocks=cost.kv_blocks() * p.kv_percent // 100,
+    )
+    work = TraceTraffic(p.lengths, p.prompt_tokens, p.output_tokens).draw(1200, p.seed)
+    gaps_s = (work.arrival_s[-1] - work.arrival_s[0]) / 1199 * load_per_s
+    slowed = Workload(work.arrival_s / gaps_s, work.prompt_tokens, work.output_tokens)
+    return simulate(slowed, cost, config, progress=False)
+
+
+@presets_of(RAMP)
+def test_the_ramp_draws_what_the_engine_does(opened: Any, preset: str) -> None:
+    """Only where the whole run is as good as its steady part: at the lowest load of the curve."""
+    shell = opened(RAMP, preset)
+    r, p = shell.result, shell.parameters
+    run = own_run(p, float(r.curve.load_per_s[0]))
+    middle = slice(120, 1080)
+    load, tokens = xy(shell._drawing._curves[0])
+    finished = np.sort(run.finish_s)[middle]
+    assert (finished.size - 1) / (finished[-1] - finished[0]) == pytest.approx(load[0], rel=0.05)
+    per_request = run.emitted_tokens.mean()
+    assert tokens[0] == pytest.approx(load[0] * per_request, rel=0.08)
+    _, ttft_s = xy(shell._drawing._curves[1])
+    assert ttft_s[0] == pytest.approx(np.quantile(run.ttft_s[middle], 0.99), rel=0.15)
+    _, tpot_ms = xy(shell._drawing._curves[2])
+    assert tpot_ms[0] == pytest.approx(1e3 * np.quantile(run.tpot_s[middle], 0.99), rel=0.15)
+
+
+@presets_of(RAMP)
+def test_below_the_knee_all_that_come_are_served_and_above_it_no_more_than_can_be(
+    opened: Any, preset: str
+) -> None:
+    curve = opened(RAMP, preset).result.curve
+    load, done = curve.load_per_s, curve.requests_per_s
+    assert np.all(done < 1.06 * load)
+    assert done[1] == pytest.approx(load[1], rel=0.05)
+    most = load[-1] / 1.5  # the grid ends at one and a half times what the server can do
+    assert done[-1] == pytest.approx(most, rel=0.07)
+    assert np.all(curve.good_per_s <= done + 1e-9)
+    assert np.all(np.diff(curve.ttft_p99_s[-3:]) > 0), "overloaded, the wait grows with the load"
+    assert curve.ttft_p99_s[-1] > 10 * curve.ttft_p99_s[2]
+    assert curve.attainment[0] > 0.99 > curve.attainment[-1]
+
+
+@presets_of(RAMP)
+def test_the_green_bar_ends_where_99_per_cent_keep_both_limits(opened: Any, preset: str) -> None:
+    shell = opened(RAMP, preset)
+    r, picture = shell.result, shell._drawing
+    load, kept = xy(picture._curves[4])
+    held = r.held_per_s
+    broken = int((kept < 99).argmax())
+    assert load[broken - 1] <= held <= load[broken]
+    assert np.interp(held, load, kept) == pytest.approx(99, abs=1e-6)
+    x, y = picture._held.artist.get_data()
+    ends = np.column_stack([x, y])[1::3]
+    for panel, end in zip(picture._panels, ends, strict=True):
+        to_figure = picture.figure.transFigure.transform(end)
+        assert panel.transData.inverted().transform(to_figure)[0] == pytest.approx(held)
+
+
+@presets_of(RAMP)
+def test_the_ramps_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
+    shell = opened(RAMP, preset)
+    picture, words, r = shell._drawing, shell.sentence, shell.result
+    assert f"at {shell.parameters.load_per_s:g} requests/s" in words
+    tokens = float(r.here.output_tokens_per_s[0])
+    assert f"makes {figures(tokens)} tokens/s" in words
+    spoken = [text.get_text() for text in picture._words]
+    assert spoken[0] == f"{figures(tokens)}/s"
+    assert f"P99 TTFT is {spoken[1]}" in words
+    assert f"P99 TPOT {spoken[2]}" in words
+    assert f"{spoken[4]} of the requests keep the SLO" in words
+    assert f"the KV cache is {spoken[5]} full" in words
+    most = float(xy(picture._curves[0])[1].max())
+    assert f"The most it shows is {figures(most)} tokens/s" in words
+    assert f"holds up to {figures(r.held_per_s)} requests/s" in words
+    assert ("In grey" in words) == (r.beside is not None)
+
+
+def test_the_readers_load_lies_on_the_curve(opened: Any) -> None:
+    """It is a run of its own with the same requests: it may not stand beside the line."""
+    shell = opened(RAMP)
+    for load_per_s in (6.0, 12.0, 18.0):
+        shell.set_state(load_per_s=load_per_s)
+        r = shell.result
+        near = np.interp(load_per_s, r.curve.load_per_s, r.curve.output_tokens_per_s)
+        assert float(r.here.output_tokens_per_s[0]) == pytest.approx(near, rel=0.05)
+
+
+def test_a_new_promise_runs_nothing_again(opened: Any) -> None:
+    shell = opened(RAMP)
+    before = shell.result.curve.ttft_p99_s
+    shell.set_state(ttft_limit_s=0.3)
+    np.testing.assert_array_equal(shell.result.curve.ttft_p99_s, before)
+    assert shell.result.held_per_s < 19
+
+
+def test_the_ramps_stories(opened: Any) -> None:
+    """What the presets and their questions take for granted."""
+    found = {p.name: opened(RAMP, p.name).result for p in RAMP.presets}
+    chat, documents = found["Chat on an H100"], found["Long documents"]
+    assert 18 < chat.held_per_s < 21
+    assert chat.beside is None
+    assert documents.prompt_tokens / chat.prompt_tokens > 5
+    assert documents.held_per_s < chat.held_per_s / 6, "the knee moves further than the lengths"
+    short = found["Short-prompt peak"]
+    assert short.most_tokens_per_s > 4 * chat.most_tokens_per_s
+    less = found["Less memory for KV"]
+    assert less.held_per_s < chat.held_per_s / 2
+    assert less.here.preemptions[0] > 0
+    assert less.kv_tokens == pytest.approx(chat.kv_tokens / 10, rel=0.01)
+    other = found["Another schedule"]
+    beside = opened(RAMP, load_per_s=other.load_per_s).result
+    assert other.here.ttft_p99_s[0] < beside.here.ttft_p99_s[0], "first tokens come sooner"
+    assert other.here.tpot_p99_s[0] > beside.here.tpot_p99_s[0]
+    assert other.held_per_s < chat.held_per_s
+    assert "raised to 16,384 tokens" in opened(RAMP, "Another schedule").sentence
+
+
+def test_no_load_inside_the_promise_is_said(opened: Any) -> None:
+    words = opened(RAMP, tpot_limit_ms=5.0).sentence
+    assert "no load that was run keeps the SLO" in words
+
+
+# --- which knee ----------------------------------------------------------------------------------
+
+
+def test_the_measured_curves_on_offer_are_those_of_the_catalogue() -> None:
+    assert set(MEASURED) == {sweep.name for sweep in catalogue_sweeps()}
+    control = controls_of(WHICH_KNEE.parameters)["curve"]
+    assert len({words for words, _ in control.options}) == 1 + len(MEASURED)
+
+
+def by_hand() -> dict[str, dict[str, str]]:
+    with open(DATA / "knees.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = {}
+    for name in MEASURED:
+        for row in rows:
+            lengths = f"{row['prompt_tokens']} tokens in and {row['output_tokens']} out"
+            head = f"{row['model']} in {row['precision']}"
+            if name.startswith(head) and lengths in name and row["source"] in name:
+                found[name] = row
+    assert len(found) == len(MEASURED)
+    return found
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_measured_knees_are_those_computed_by_hand(opened: Any, name: str) -> None:
+    row = by_hand()[name]
+    ttft_s = 1.0 if "mean TTFT <= 1 s" in row["slo"] else 2.0
+    shell = opened(WHICH_KNEE, curve=name, ttft_limit_s=ttft_s, token_limit_ms=50.0)
+    r = shell.result
+    for answer, column in ((r.plateau, "plateau_knee_users"), (r.slo, "slo_knee_users")):
+        if column == "slo_knee_users" and not row["slo"]:
+            continue
+        if row[column]:
+            assert answer.load == pytest.approx(float(row[column]), abs=0.006)
+        else:
+            assert answer.load is None
+            assert answer.why_not
+    if row["plateau_output_tokens_per_s"]:
+        _, level = xy(shell._drawing._level)
+        assert level[0] == pytest.approx(0.9 * float(row["plateau_output_tokens_per_s"]), rel=1e-4)
+
+
+@presets_of(WHICH_KNEE)
+def test_knees_are_drawn_where_the_sentence_says(opened: Any, preset: str) -> None:
+    shell = opened(WHICH_KNEE, preset)
+    r, picture, words = shell.result, shell._drawing, shell.sentence
+    rows = (
+        ("By the SLO", r.slo),
+        ("by the plateau", r.plateau),
+        ("by two straight", r.two_segments),
+    )
+    for index, (head, answer) in enumerate(rows):
+        marked, _ = xy(picture._marks[index])
+        part = words[words.index(head) :]
+        if answer.load is None:
+            assert marked.size == 0
+            assert f"no knee: {answer.why_not}" in picture._words[index].get_text()
+            assert f"there is no knee ({answer.why_not})" in re.split(r"[;.] ", part)[0]
+            continue
+        assert marked.tolist() == [answer.load]
+        for line in picture._knees[index]:
+            assert xy(line)[0].tolist() == [answer.load] * 2
+        stated = re.search(r"the knee is at ([\d.,]+)", part)
+        assert stated is not None
+        assert float(stated[1].replace(",", "")) == pytest.approx(answer.load, rel=0.005)
+
+
+@presets_of(WHICH_KNEE)
+def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> None:
+    """Against every bend of a fine grid, each fitted by numpy's least squares."""
+    shell = opened(WHICH_KNEE, preset)
+    r = shell.result
+    if r.two_segments.load is None:
+        assert xy(shell._drawing._stick)[0].size == 0
+        return
+    x, y = r.loads[r.used], r.throughput[:, r.used].mean(axis=0)
+
+    def fitted(bend: float) -> tuple[float, np.ndarray]:
+        columns = np.stack([np.ones_like(x), x, np.maximum(x - bend, 0)], axis=1)
+        weights = np.linalg.lstsq(columns, y, rcond=None)[0]
+        return float(((columns @ weights - y) ** 2).sum()), weights
+
+    bends = np.linspace(x[1], x[-2], 2000)
+    least = min(fitted(bend)[0] for bend in bends)
+    found, weights = fitted(r.two_segments.load)
+    assert found <= least * (1 + 1e-9)
+    corner_x, corner_y = xy(shell._drawing._stick)
+    assert corner_x[1] == pytest.approx(r.two_segments.load)
+    expected = (
+        weights[0] + weights[1] * corner_x + weights[2] * np.maximum(corner_x - corner_x[1], 0)
+    )
+    np.testing.assert_allclose(corner_y, expected, rtol=1e-6)
+
+
+def test_five_runs_give_every_knee_of_the_chat_an_interval(opened: Any) -> None:
+    shell = opened(WHICH_KNEE, "Simulated chat")
+    r = shell.result
+    for answer, band in zip((r.slo, r.plateau, r.two_segments), shell._drawing._bands, strict=True):
+        low, high = answer.band
+        assert low < answer.load < high
+        assert xy(band)[0].tolist() == [low, high]
+    assert shell.sentence.count("95\u00a0% interval") == 3
+    assert r.slo.load < r.plateau.load - 3, "three methods, three loads"
+    once = opened(WHICH_KNEE, "Simulated chat", runs=1)
+    assert once.result.slo.band is None
+    assert "that takes five runs of each load" in once.sentence
+
+
+def test_the_plateaus_price_is_named(opened: Any) -> None:
+    """Why nobody should plan with the plateau: what its users wait there."""
+    r = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B").result
+    sweep = next(s for s in catalogue_sweeps() if s.name == H100)
+    ttft_s = float(np.interp(r.plateau.load, sweep.loads, sweep.latencies["P99 TTFT"][0]))
+    assert ttft_s > 2.5 * 2.0
+    words = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B").sentence
+    assert f"a P99 TTFT of {seconds(ttft_s)}" in words
+    gain = r.plateau.throughput / r.slo.throughput - 1
+    assert f"for {percent(round(gain, 2))} more tokens/s" in words
+    most = float(r.throughput.max()) / r.slo.throughput
+    assert most > 4 / 3, "the story says that the throughput still climbs by more than a third"
+
+
+def test_the_measured_stories(opened: Any) -> None:
+    two = opened(WHICH_KNEE, "Measured: Llama-3.3-70B on two GPUs").result
+    assert 25 < two.plateau.load < 50
+    by_load = dict(zip(two.loads.tolist(), two.throughput[0].tolist(), strict=True))
+    assert round(by_load[25.0]) in (564, 565)
+    assert [round(by_load[users]) for users in (100.0, 200.0)] == [777, 777]
+    assert "mean ITL" in two.slo.sentence, "the pace breaks first"
+    assert two.title.startswith("Llama-3.3-70B")
+    assert TWO_GPUS in MEASURED
+    rising = opened(WHICH_KNEE, "Never flattens").result
+    assert rising.plateau.why_not == rising.two_segments.why_not == "not loaded enough"
+    assert rising.slo.load is not None
+    assert float(rising.loads[-1]) == 250
+    assert RISING in MEASURED
+
+
+def test_a_sweep_that_begins_too_high_tells_nothing(opened: Any) -> None:
+    shell = opened(WHICH_KNEE, "Saturated at the first point")
+    r = shell.result
+    for answer in (r.slo, r.plateau, r.two_segments):
+        assert answer.why_not == "saturated at the first point"
+    assert float(r.loads[r.first]) == 21
+    assert xy(shell._drawing._left_out)[0].tolist() == r.loads[: r.first].tolist()
+    assert xy(shell._drawing._points)[0].tolist() == r.loads[r.first :].tolist()
+
+
+def test_one_point_is_always_left(opened: Any) -> None:
+    r = opened(WHICH_KNEE, curve=TWO_GPUS, leave_low=10, leave_high=10).result
+    assert r.first == r.last
+    assert "too few" in r.plateau.why_not
+    assert not math.isnan(r.throughput_at(100.0))
