@@ -22,7 +22,7 @@ from tests.ui.explorers import every_explorer, random_moves
 EXPLORERS = every_explorer()
 ROWS: list[str] = []
 WHOLE = "02_mm1_queueing.ipynb"  # its first explorer, among seventy cells that are all on the page
-PRESSES = 50
+PRESSES = 30
 
 
 @pytest.fixture(scope="module", autouse=True)
