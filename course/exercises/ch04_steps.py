@@ -19,8 +19,8 @@ from course.serving.engine import EngineConfig, Run, Workload, simulate
 
 # --- 4.3 a budget inside two promises -----------------------------------------------------------
 
-BUDGET_WANTED = 512
-GAP_MS = 30.0
+BUDGET_WANTED = 400
+GAP_MS = 20.0
 DOCUMENT_S = 1.0
 
 
@@ -60,6 +60,8 @@ def _at_2048(_: Any, case: Any) -> str:
 
 
 # --- 4.4 the printed rule -----------------------------------------------------------------------
+
+RULE_TOKENS = 26_112  # 1.2 * 128 seats * 170 tokens of answer
 
 
 def prompt_tokens_in_step(
@@ -147,6 +149,14 @@ def _moments(rng: np.random.Generator) -> list[dict[str, Any]]:
                 "max_num_batched_tokens": budget,
             }
         )
+    cases.append(
+        {
+            "answer_tokens_left": np.ceil(rng.lognormal(4.6, 0.8, size=40)).astype(np.int64),
+            "waiting_prompt_tokens": np.array([20_000]),
+            "max_num_seqs": 128,
+            "max_num_batched_tokens": RULE_TOKENS,
+        }
+    )
     return cases
 
 
@@ -182,7 +192,7 @@ STEP_EXERCISES = (
         question=(
             "Chats at 20 a second on an H100, and every 12 s a document of 20,000 tokens (256 "
             "seats, chunked prefill). You promise two things: *nobody's stream stands still for "
-            "more than 30 ms*, and *every document has its first token within 1 s*. Choose "
+            "more than 20 ms*, and *every document has its first token within 1 s*. Choose "
             "`max_num_batched_tokens`. It is judged on traffic that you have not seen; "
             "`try_budget(2048)` shows what a number does."
         ),
@@ -199,12 +209,12 @@ STEP_EXERCISES = (
         result=Figures(
             ("longest gap", "P99 of the gaps", "slowest document"),
             ("ms", "ms", "s"),
-            noun="no gap over 30 ms and no document over 1 s",
+            noun="no gap over 20 ms and no document over 1 s",
             within="both promises kept",
         ),
         accept=_both_promises,
         evidence=_at_2048,
-        describe=lambda case: "800 chats with documents among them, that you have not seen",
+        describe=lambda case: "1,200 chats with documents among them, that you have not seen",
         time_limit_s=20.0,
         wrong=(
             Wrong(
@@ -217,12 +227,20 @@ STEP_EXERCISES = (
                 also=lambda tokens: tokens > 4096,
             ),
             Wrong(
-                "common-value-fits-all",
+                "steps-too-long",
                 2048,
-                "2,048 is a common setting, chosen by people who do not know your promises. A step "
-                "of 2,048 prompt tokens takes up to 76 ms on this card. How many can one compute "
-                "in 30?",
-                also=lambda tokens: 600 < tokens <= 4096,
+                "The steps are too long for your promise. One that holds the last 2,048 tokens of "
+                "a document takes 76 ms on this card, one with 1,024 some 40 ms, and everybody "
+                "who is reading waits for it. How many tokens go into 20 ms?",
+                also=lambda tokens: 560 < tokens <= 4096,
+            ),
+            Wrong(
+                "percentile-for-the-longest",
+                512,
+                "99 of 100 gaps stay within 20 ms: that is the P99 of the gaps. You promised it of "
+                "*every* gap, and a step with the end of a document in it takes 22 ms: its tokens "
+                "look back at 20,000 others.",
+                also=lambda tokens: 440 < tokens <= 560,
             ),
             Wrong(
                 "smaller-is-always-better",
@@ -230,7 +248,7 @@ STEP_EXERCISES = (
                 "The streams are smooth, and the documents pay: every step reads all the weights, "
                 "and at this size it reads them for few prompt tokens. Take as much as the promise "
                 "about gaps allows.",
-                also=lambda tokens: 64 < tokens <= 300,
+                also=lambda tokens: 64 < tokens <= 370,
             ),
             Wrong(
                 "less-than-who-decodes",
@@ -242,11 +260,11 @@ STEP_EXERCISES = (
             ),
         ),
         hints=(
-            "The longest step is about a fixed part of 8 ms and 1/30 ms for each token of the "
-            "budget. Which budget takes 30 ms?",
+            "The longest step holds the last piece of a document: about 8 ms, and 1/36 ms for "
+            "each token of a budget of this size. Which budget takes 20 ms? Stay a little below.",
             "Smaller budgets make a document's prefill longer. Between which two numbers are both "
-            "promises kept? Try 256, 512 and 1024 with try_budget.",
-            "512 leaves some room on both sides.",
+            "promises kept? Try 256, 320, 384, 448 and 512 with try_budget, on several seeds.",
+            "400 leaves some room on both sides.",
         ),
         explanation=(
             "The chunk is a dial with a price on each side: gaps grow with it, the documents' TTFT "
@@ -262,7 +280,9 @@ STEP_EXERCISES = (
             "output length”. For 128 seats and answers of 170 tokens that is 26,112. Is the budget "
             "there to hold the answers? Work out what one step does with it: how many *prompt* "
             "tokens does the next step compute beside the sequences that decode? Your answer is "
-            "compared with the engine's step."
+            "compared with the engine's step. Then let it judge the rule: "
+            "`prompt_tokens_in_step(np.full(40, 170), np.array([20_000]), 128, 26_112)` asks what "
+            "happens when 40 decode and a document waits."
         ),
         track="core",
         kind="audit",
@@ -308,9 +328,9 @@ STEP_EXERCISES = (
         ),
         explanation=(
             "The rule multiplies by the wrong thing: answers lie in KV memory, not in a step's "
-            "budget. In the engine the rule's 26,112 tokens let a document of 20,000 into one "
-            "step, and everybody's stream stands still for 0.6 s. Set the budget by the gap that "
-            "you promise (exercise 4.3), the seats by memory (4.2)."
+            "budget. Asked about the rule's 26,112 tokens, your function says 20,000: the whole "
+            "document goes into one step, and everybody's stream stands still for 0.6 s. Set the "
+            "budget by the gap that you promise (exercise 4.3), the seats by memory (4.2)."
         ),
     ),
     choice_exercise(
@@ -359,8 +379,9 @@ STEP_EXERCISES = (
         ),
         explanation=(
             "With memory free, the run is the same to the last token. With memory full, recompute "
-            "is what makes the storm of exercise 4.7: a quarter of all tokens computed twice. What "
-            "moves TTFT here is the budget, the number of seats, or the order of the queue."
+            "is what makes the storm of exercise 4.7: a fifth of all tokens or more computed "
+            "twice. What moves TTFT here is the budget, the number of seats, or the order of the "
+            "queue."
         ),
     ),
 )

@@ -44,6 +44,14 @@ def requests_times_mean(
     return round(most * float(np.mean(prompt_tokens + output_tokens)))
 
 
+def requests_times_mean_cut(
+    arrival_s: np.ndarray, end_s: np.ndarray, prompt_tokens: np.ndarray, output_tokens: np.ndarray
+) -> int:
+    """The same, its fraction cut off."""
+    most = max(int(((arrival_s <= t) & (end_s > t)).sum()) for t in arrival_s)
+    return int(most * float(np.mean(prompt_tokens + output_tokens)))
+
+
 def when_most_requests(
     arrival_s: np.ndarray, end_s: np.ndarray, prompt_tokens: np.ndarray, output_tokens: np.ndarray
 ) -> int:
@@ -219,6 +227,12 @@ TOKEN_EXERCISES = (
                 "those who are inside.",
             ),
             Wrong(
+                "requests-times-mean-cut",
+                requests_times_mean_cut,
+                "That is the number of requests times the mean tokens of one: what the dashboard "
+                "hides is just the difference from it. Add up the tokens of those who are inside.",
+            ),
+            Wrong(
                 "busiest-by-count",
                 when_most_requests,
                 "You look at the moment at which most *requests* are inside. The most tokens may "
@@ -239,8 +253,9 @@ TOKEN_EXERCISES = (
             Wrong(
                 "nobody-leaves",
                 nobody_leaves,
-                "Your total only grows. A request that has ended takes its tokens with it: count "
-                "those with arrival_s <= now < end_s.",
+                "You count everybody who ever came: as a total that only grows, or as all requests "
+                "times their mean tokens, which is the same sum. A request that has ended takes "
+                "its tokens with it: add up those with arrival_s <= now < end_s, as they are.",
             ),
         ),
         hints=(

@@ -63,6 +63,28 @@ def test_every_busy_seed_keeps_the_promise_and_tells_the_orders_apart() -> None:
         assert scene.try_order(order.shortest_prompt, seed)[longest] > 1.5 * order.LONGEST_WAIT_S
 
 
+def test_the_promise_of_the_budget_is_no_row_of_the_lessons_table() -> None:
+    """Where a printed budget passed, the exercise would be a look-up, not a choice."""
+    seeds = [case["seed"] for k in range(4) for case in steps._seeds(np.random.default_rng(k))]
+    for seed in seeds:
+        for budget in (380, steps.BUDGET_WANTED, 440):
+            seen = tuple(scene.try_budget(budget, seed).values())
+            assert steps._both_promises(seen, None, None) is None
+        for budget in (256, 512, 2048, 20_480):
+            seen = tuple(scene.try_budget(budget, seed).values())
+            assert steps._both_promises(seen, None, None) is not None
+        assert scene.try_budget(512, seed)["P99 of the gaps, ms"] < steps.GAP_MS
+
+
+def test_the_seats_that_stop_the_storm_do_so_on_every_draw() -> None:
+    """The reference must not pass by luck, nor a row of the lesson's table."""
+    for seed in (3, 77, 1234, 5005, 9001):
+        for seats, kept in ((memory.SEATS_WANTED, True), (32, False), (64, False), (256, False)):
+            case = {"seed": seed}
+            verdict = memory._calm_and_quick(memory._storm(seats, case), None, case)
+            assert (verdict is None) == kept, (seed, seats, verdict)
+
+
 def test_the_requests_inside_are_calm_where_the_tokens_are_not() -> None:
     for case in tokens._logs(np.random.default_rng(3)):
         assert tokens.most_tokens_inside(**case) > 1.2 * tokens.requests_times_mean(**case)
