@@ -27,7 +27,8 @@ def let_in(
 
     arrival_s: when they come, in order; tokens: what each needs, prompt and predicted answer. The
     bucket is full at time 0, is filled at tokens_per_s, and never holds more than burst_tokens. A
-    request that finds enough takes its tokens; one that does not is refused and takes nothing.
+    request that finds enough, even if just enough, takes its tokens; one that does not is refused
+    and takes nothing.
     """
     level, last_s = burst_tokens, 0.0
     verdicts = []
@@ -80,6 +81,21 @@ def into_debt(
         last_s = now_s
         verdicts.append(bool(level > 0))
         if level > 0:
+            level -= need
+    return np.array(verdicts)
+
+
+def just_enough_refused(
+    arrival_s: np.ndarray, tokens: np.ndarray, tokens_per_s: float, burst_tokens: float
+) -> np.ndarray:
+    """Something must be left in the bucket."""
+    level, last_s = burst_tokens, 0.0
+    verdicts = []
+    for now_s, need in zip(arrival_s, tokens, strict=True):
+        level = min(burst_tokens, level + tokens_per_s * (now_s - last_s))
+        last_s = now_s
+        verdicts.append(bool(level > need))
+        if level > need:
             level -= need
     return np.array(verdicts)
 
@@ -137,8 +153,18 @@ class Verdicts(Vector):
 
 
 def _tenants(rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Tenants that pause, then come in a crowd; from within their rate to three times over it."""
-    cases = []
+    """Tenants that pause, then come in a crowd; from within their rate to three times over it.
+
+    The first asks for exactly what its bucket holds, again and again.
+    """
+    cases: list[dict[str, Any]] = [
+        {
+            "arrival_s": np.array([0.0, 1.0, 4.0, 8.0, 9.0, 16.0]),
+            "tokens": np.array([400, 100, 300, 400, 400, 400]),
+            "tokens_per_s": 100.0,
+            "burst_tokens": 400,
+        }
+    ]
     for over in (1.5, 3.0, 0.9, 2.0):
         gaps_s = rng.gamma(0.3, 1 / 0.3, size=120)
         tokens = np.ceil(rng.lognormal(6.0, 0.7, size=120)).astype(np.int64)
@@ -212,6 +238,12 @@ BUCKET_EXERCISES = (
                 into_debt,
                 "You let in whoever finds anything in the bucket. A request of 3,000 tokens gets "
                 "in on the last 10: compare with what it needs.",
+            ),
+            Wrong(
+                "just-enough-refused",
+                just_enough_refused,
+                "You refuse a request that needs exactly what the bucket holds. A full bucket of "
+                "400 is enough for 400 tokens: compare with >=.",
             ),
             Wrong(
                 "whole-windows",

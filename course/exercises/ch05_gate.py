@@ -30,6 +30,13 @@ def real_change(raw_change: float, timed_out_before: float, timed_out_after: flo
     return (1 + raw_change) * (1 - timed_out_after) / (1 - timed_out_before) - 1
 
 
+def ratio_for_the_change(
+    raw_change: float, timed_out_before: float, timed_out_after: float
+) -> float:
+    """The new real throughput as a share of the old one."""
+    return (1 + raw_change) * (1 - timed_out_after) / (1 - timed_out_before)
+
+
 def shares_subtracted(raw_change: float, timed_out_before: float, timed_out_after: float) -> float:
     """Percentages of different wholes, added up."""
     return raw_change - (timed_out_after - timed_out_before)
@@ -176,6 +183,12 @@ GATE_EXERCISES = (
             f" % before, {100 * case['timed_out_after']:.1f} % after"
         ),
         wrong=(
+            Wrong(
+                "ratio-for-the-change",
+                ratio_for_the_change,
+                "That is the new throughput as a share of the old: 0.72 where 28 % is lost. Asked "
+                "is the change, -0.28: take the whole off.",
+            ),
             Wrong(
                 "shares-subtracted",
                 shares_subtracted,

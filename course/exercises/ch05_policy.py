@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.ch05_server import PATIENCE, PROMISE, rush, serve
+from course.exercises.ch05_server import (
+    PATIENCE,
+    PROMISE,
+    PROMISE_S,
+    SCORED_S,
+    rush,
+    score,
+    trial,
+)
 from course.exercises.definition import TODO, Unacceptable, Wrong
 from course.exercises.values import Figures
 from course.serving.engine import Admission, ArrivingRequest, ServerState
@@ -24,7 +32,7 @@ BUILT_IN = {
 """The gates that a policy has to beat, by what they do."""
 
 _MARGIN = 2.0  # percentage points
-_BEFORE_S, _BURST_S, _AFTER_S = 15.0, 15.0, 25.0
+_WINDOW = f"of the requests first sent in the seconds {SCORED_S[0]:g} to {SCORED_S[1]:g}"
 
 
 def admit(request, state):
@@ -65,17 +73,26 @@ class Rush(dict[str, Any]):
     """One rush as a case: an example of what the policy is asked, and the seed of the rest."""
 
     def __init__(self, seed: int) -> None:
-        request = ArrivingRequest(
-            index=0, attempt=1, arrival_s=1.0, first_sent_s=1.0, prompt_tokens=300,
-            predicted_output_tokens=60, priority=0.0, tenant="", patience=PATIENCE,
-            first_token_deadline_s=float("inf"), end_deadline_s=11.0,
-        )  # fmt: skip
-        state = ServerState(
-            now_s=1.0, waiting_requests=0, waiting_tokens=0, running_requests=8, free_seats=32,
-            kv_used=0.1, tokens_per_s=4000.0, predicted_wait_s=0.0,
-        )  # fmt: skip
-        super().__init__(request=request, state=state)
+        super().__init__(request=_first_attempt(300, 60), state=_quiet(8))
         self.seed = seed
+
+
+def _first_attempt(prompt_tokens: int, output_tokens: int) -> ArrivingRequest:
+    """A request that has just been sent for the first time, with all its patience ahead."""
+    return ArrivingRequest(
+        index=0, attempt=1, arrival_s=1.0, first_sent_s=1.0, prompt_tokens=prompt_tokens,
+        predicted_output_tokens=output_tokens, priority=0.0, tenant="", patience=PATIENCE,
+        first_token_deadline_s=float("inf"), end_deadline_s=1.0 + PROMISE_S,
+    )  # fmt: skip
+
+
+def _quiet(running: int) -> ServerState:
+    """The server at the same moment, with nobody waiting."""
+    return ServerState(
+        now_s=1.0, waiting_requests=0, waiting_tokens=0, running_requests=running,
+        free_seats=40 - running, kv_used=0.0125 * running, tokens_per_s=4000.0,
+        predicted_wait_s=0.0,
+    )  # fmt: skip
 
 
 def _unseen(rng: np.random.Generator) -> list[Rush]:
@@ -84,26 +101,32 @@ def _unseen(rng: np.random.Generator) -> list[Rush]:
 
 def in_time_and_wasted(policy: AdmissionPolicy | Admission, seed: int) -> tuple[float, float]:
     """Return per cent of the requests answered in time, and of the tokens that were for nobody."""
-    work = rush(_BURST_S, 3.0, before_s=_BEFORE_S, after_s=_AFTER_S, seed=seed)
-    run = serve(work, policy, seed=seed)
-    # who asked in the last ten seconds may still be waiting rightly
-    until_s = _BEFORE_S + _BURST_S + _AFTER_S - 10.0
-    attainment = run.attainment(PROMISE, 0.0, until_s) or 0.0
-    return 100 * attainment, 100 * run.wasted_tokens / run.computed_tokens
+    run = trial(policy, seed=seed)
+    attainment = run.attainment(PROMISE, *SCORED_S) or 0.0
+    # a gate that refuses everybody computes nothing, and wastes nothing
+    return 100 * attainment, 100 * run.wasted_tokens / max(run.computed_tokens, 1)
+
+
+def refused_when_empty(policy: Any) -> float:
+    """Return per cent of requests like the rush's that a policy refuses on an empty server."""
+    work, state = rush(60.0, seed=0), _quiet(0)
+    lengths = zip(work.prompt_tokens[:1000], work.output_tokens[:1000], strict=True)
+    verdicts = [policy(_first_attempt(int(p), int(o)), state) for p, o in lengths]
+    return 100 * float(np.mean([verdict == "reject" for verdict in verdicts]))
 
 
 def _run(policy: Any, case: Any) -> Any:
     if policy(case["request"], case["state"]) is TODO:
         return TODO
     try:
-        return in_time_and_wasted(policy, case.seed)
+        return *in_time_and_wasted(policy, case.seed), refused_when_empty(policy)
     except ValueError as error:
         raise Unacceptable(f"Your run was stopped: {error}.") from None
 
 
 def best_built_in(seed: int) -> tuple[str, float]:
     """Return the better built-in gate on a rush, and its per cent answered in time."""
-    scores = {name: in_time_and_wasted(gate, seed)[0] for name, gate in BUILT_IN.items()}
+    scores = {name: score(gate, seed=seed) for name, gate in BUILT_IN.items()}
     best = max(scores, key=lambda name: scores[name])
     return best, scores[best]
 
@@ -112,10 +135,24 @@ def _beats_the_built_in(seen: Any, reference: Any, case: Any) -> str | None:
     name, bar = best_built_in(case.seed)
     if seen[0] >= bar + _MARGIN:
         return None
-    return (
-        f"Your policy answers {seen[0]:.1f} % in time; the better of the two built-in gates "
-        f"({name}) {bar:.1f} % on the same rush, and yours is to be at least {_MARGIN:g} "
+    said = (
+        f"Your policy answers {seen[0]:.1f} % in time {_WINDOW}; the better of the two built-in "
+        f"gates ({name}) {bar:.1f} % on the same rush, and yours is to be at least {_MARGIN:g} "
         "percentage points above it."
+    )
+    return f"{said} {_of_the_empty_server(seen[2])}".rstrip()
+
+
+def _of_the_empty_server(refused: float) -> str:
+    """What a policy does where nobody has to be refused; nothing where it lets all in."""
+    if refused == 0:
+        return ""
+    if refused == 100:
+        return "It refuses every request, even on an empty server."
+    return (
+        f"Even on an empty server, with all {PROMISE_S:g} s ahead of them, it refuses "
+        f"{refused:.1f} % of the requests: see what it reckons for the longest answers, of 160 "
+        "tokens."
     )
 
 
@@ -123,8 +160,8 @@ def _beside(seen: Any, case: Any) -> str:
     name, bar = best_built_in(case.seed)
     everyone, wasted = in_time_and_wasted(Admission(), case.seed)
     return (
-        f"on the same rush {name}: {bar:.1f} % in time; everybody let in: {everyone:.1f} % in "
-        f"time, {wasted:.0f} % of the work for nobody"
+        f"on the same rush, {_WINDOW}, {name}: {bar:.1f} % in time; everybody let in: "
+        f"{everyone:.1f} % in time, {wasted:.0f} % of the work for nobody"
     )
 
 
@@ -134,12 +171,17 @@ POLICY_EXERCISES = (
         title="Your own gate",
         question=(
             "Write the policy that decides at the door. It is run on two rushes that nobody has "
-            "seen: 8.5 requests/s, three times as many for 15 s, then 8.5 again; patience 10 s for "
-            "the whole answer, three attempts, and a server that does not notice who left. Scored "
-            "is the share of all requests that are answered in time, by the user's clock. You pass "
-            "when yours is two percentage points above the better of two built-in gates: a queue "
-            "of at most 16, and a predicted wait of at most 2 s. Try it on seeds of your own: "
-            "`serve(rush(15, 3, seed=1), admit).attainment(PROMISE, 0, 200)`."
+            "seen: 8.5 requests/s for 15 s, three times as many for 15 s, then 8.5 again for 25 s; "
+            "patience 10 s for the whole answer, three attempts, and a server that does not notice "
+            "who left. The longest answer has 160 tokens. Scored is the share answered in time, by "
+            "the user's clock, of the requests first sent in the seconds 0 to 45 (the last ten "
+            "seconds' may rightly still be waiting). You pass when yours is two percentage points "
+            "above the better of two built-in gates: a queue of at most 16, and a predicted wait "
+            "of at most 2 s. `from course.exercises.ch05_server import score, trial`: then "
+            "`score(admit, seed=1)` is that very share, in per cent, on a rush of your own. To "
+            "measure what a token of an answer takes: `table = trial(seed=1).attempts`, and over "
+            "the attempts that are `table.finished` add up `table.end_s - table.first_token_s` and "
+            "divide by the sum of `table.emitted_tokens`."
         ),
         track="stretch",
         kind="policy",
@@ -149,8 +191,8 @@ POLICY_EXERCISES = (
         cases=_unseen,
         observe=_run,
         result=Figures(
-            ("answered in time", "work for nobody"),
-            ("%", "%"),
+            ("answered in time", "work for nobody", "refused by an empty server"),
+            ("%", "%", "%"),
             noun="more requests answered in time than by the built-in gates",
             within="two percentage points above the better one",
         ),
@@ -196,7 +238,11 @@ POLICY_EXERCISES = (
         ),
         explanation=(
             "Refusing exactly those who cannot make it leaves the seats to those who can. The "
-            "price: long answers are refused first. Whether that is fair is for you to say."
+            "price: long answers are refused first. Whether that is fair is for you to say. Mind "
+            "the cliff: at 0.05 s a token, 160 tokens need 8 s, which is not below 80 % of 10 s, "
+            "and every longest answer would be refused even by an empty server. `first_sent_s`, "
+            "the user's clock, adds little here: a refused client is back within seconds, and the "
+            "fifth that is kept in reserve covers them. With no reserve you would need it."
         ),
     ),
 )

@@ -26,9 +26,15 @@ from course.serving.metrics import SLO
 
 SEATS: Final = 40
 USUAL_PER_S: Final = 8.5
-PATIENCE: Final = Patience(e2e_s=10.0, noticed=False)
-PROMISE: Final = SLO(e2e_s=10.0)
+PROMISE_S: Final = 10.0
+PATIENCE: Final = Patience(e2e_s=PROMISE_S, noticed=False)
+PROMISE: Final = SLO(e2e_s=PROMISE_S)
 THREE_ATTEMPTS: Final = Retry(attempts=3, delay_s=1.0)
+
+RUSH_S: Final = (15.0, 15.0, 25.0)
+"""A trial's seconds of usual load, of three times as much, and of usual load again."""
+SCORED_S: Final = (0.0, sum(RUSH_S) - PROMISE_S)
+"""A trial counts the requests first sent in these seconds: the last ten may rightly still wait."""
 
 _PROMPT = (400.0, 0.8, 2000)  # mean, sigma of the logarithm, longest
 _ANSWER = (80.0, 0.6, 160)
@@ -111,3 +117,31 @@ def serve(
         seed=seed,
         horizon_s=float(work.arrival_s[-1]),
     )
+
+
+def trial(
+    admission: Admission | PythonAdmission | AdmissionPolicy | None = None, *, seed: int = 0
+) -> ServiceRun:
+    """Return one rush of exercise 5.8 behind a gate: `RUSH_S` seconds, three times the load inside.
+
+    `admission` as for `serve`. Raises ValueError as `simulate_service` does.
+
+    >>> len(trial(seed=1)) > 600
+    True
+    """
+    before_s, burst_s, after_s = RUSH_S
+    work = rush(burst_s, 3.0, before_s=before_s, after_s=after_s, seed=seed)
+    return serve(work, admission, seed=seed)
+
+
+def score(
+    admission: Admission | PythonAdmission | AdmissionPolicy | None = None, *, seed: int = 0
+) -> float:
+    """Return the per cent answered in time of the requests first sent in the first 45 s of a trial.
+
+    It is what exercise 5.8 judges by. Raises ValueError as `simulate_service` does.
+
+    >>> score(seed=1) < score(Admission(max_waiting_requests=16), seed=1)
+    True
+    """
+    return 100 * (trial(admission, seed=seed).attainment(PROMISE, *SCORED_S) or 0.0)

@@ -99,6 +99,13 @@ def mean_answer_for_the_slow(
     return max(0, math.floor((patience_s - answer_s) * seats / answer_s))
 
 
+def a_queue_below_nothing(
+    patience_s: float, answer_s: float, slow_answer_s: float, seats: int
+) -> int:
+    """The formula as it stands, below 0 as well."""
+    return math.floor((patience_s - slow_answer_s) * seats / answer_s)
+
+
 def one_seat_serves(patience_s: float, answer_s: float, slow_answer_s: float, seats: int) -> int:
     """A queue that a single seat works off."""
     return max(0, math.floor((patience_s - slow_answer_s) / answer_s))
@@ -180,9 +187,11 @@ TIPPING_EXERCISES = (
             "the server to *stay* down after it? First reckon: how fast does the queue grow during "
             "the burst, and how long may it get before everybody is late? Then try lengths in the "
             "engine: `run = serve(rush(burst_s, seed=1))`, then `run.goodput_per_s(PROMISE, "
-            "from_s, to_s)`; the burst begins at 60 s. Give whole seconds. Your number is right "
-            "if, on fresh bursts of that length, the server stays below half of its goodput in at "
-            "least a third of the runs, and in fewer when the burst is 4 s shorter."
+            "from_s, to_s)`; the burst begins at 60 s. Give whole seconds. Luck plays a part, so "
+            "your number is tried on 60 fresh bursts. *Down* means less than half of the usual "
+            "good answers a second, a minute after the burst. Long enough: at least 20 of the 60 "
+            "leave the server down. Not longer than needed: of 60 that are 4 s shorter, fewer than "
+            "20 do."
         ),
         track="core",
         kind="predict",
@@ -247,7 +256,8 @@ TIPPING_EXERCISES = (
             "You bound the waiting queue (vLLM calls the dial `max_num_queued_reqs`): who finds it "
             "full is refused at once. How long may it be at most, so that the last one in it still "
             "gets the whole answer within the patience, even if it is one of the slower answers? "
-            "The server is full, so a seat falls free whenever one of the running is done."
+            "The server is full, so a seat falls free whenever one of the running is done. You "
+            "are not told how many requests a second it completes: work that out first."
         ),
         track="core",
         kind="configure",
@@ -267,8 +277,14 @@ TIPPING_EXERCISES = (
             Wrong(
                 "mean-answer-for-the-slow",
                 mean_answer_for_the_slow,
-                "You leave room for an *average* answer. Nearly half of the answers need more than "
-                "that and are lost; the question asks for room for the slower ones.",
+                "You leave room for an *average* answer. A fifth or so of those let in need more "
+                "than that and are lost; the question asks for room for the slower ones.",
+            ),
+            Wrong(
+                "below-zero",
+                a_queue_below_nothing,
+                "A queue cannot be shorter than 0. Where a slow answer takes longer than the "
+                "patience your formula is negative: nobody may wait then, so return 0.",
             ),
             Wrong(
                 "one-seat-serves",

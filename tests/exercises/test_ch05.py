@@ -6,6 +6,9 @@ policy is judged on something else than it was told.
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,8 +21,9 @@ from course.exercises.ch05_policy import (
     everybody,
     in_time_and_wasted,
     into_a_seat_or_not_at_all,
+    refused_when_empty,
 )
-from course.exercises.ch05_server import PROMISE, rush, serve
+from course.exercises.ch05_server import PROMISE, SCORED_S, rush, score, serve, trial
 from course.exercises.ch05_tipping import (
     _servers,
     longest_queue,
@@ -53,7 +57,7 @@ def test_neighbours_of_the_reference_burst_pass(seconds: int) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in _servers(np.random.default_rng(1)) if c["seats"]])
-def test_the_longest_queue_keeps_the_promise_for_the_slow_answers(case: dict) -> None:
+def test_the_longest_queue_keeps_the_promise_for_the_slow_answers(case: dict[str, Any]) -> None:
     """Room for a P95 answer means that about 95 in 100 of those let in are answered in time."""
     limit = longest_queue(**case)
     if limit == 0:
@@ -98,3 +102,55 @@ def test_an_attempt_is_not_a_request() -> None:
     assert len(run.attempts) > 1.2 * len(run)
     assert (run.status == Status.TIMED_OUT).any()
     assert run.attainment(PROMISE) < run.finished.mean() + 1e-9
+
+
+def test_who_refuses_everybody_gets_a_sentence() -> None:
+    """Nothing computed is no reason to divide by it."""
+    verdict = judge_answer(BY_ID["5.8"], lambda request, state: "reject")
+    assert verdict.status == "failed"
+    assert "refuses every request, even on an empty server" in verdict.message
+
+
+def test_a_cliff_on_the_empty_server_is_named() -> None:
+    """At 0.05 s a token no 160-token answer gets in, and nothing else would tell the student."""
+
+    def admit_with(s_per_token: float) -> Any:
+        def policy(request: Any, state: Any) -> str:
+            left_s = request.end_deadline_s - state.now_s
+            needed_s = state.predicted_wait_s + s_per_token * request.predicted_output_tokens
+            return "accept" if needed_s < 0.8 * left_s else "reject"
+
+        return policy
+
+    assert refused_when_empty(admit_with(0.045)) == 0
+    assert 5 < refused_when_empty(admit_with(0.05)) < 10
+    verdict = judge_answer(BY_ID["5.8"], admit_with(0.12))
+    assert verdict.status == "failed"
+    assert re.search(
+        r"Even on an empty server.* refuses \d+\.\d % of the requests", verdict.message
+    )
+
+
+def test_the_self_test_is_the_check() -> None:
+    """What the student is told to try must be what the check counts."""
+    assert "first sent in the seconds 0 to 45" in BY_ID["5.8"].question
+    assert SCORED_S == (0.0, 45.0)
+    for seed in (1, 2):
+        assert score(admit, seed=seed) == in_time_and_wasted(admit, seed)[0]
+    verdict = judge_answer(BY_ID["5.8"], everybody)
+    assert "of the requests first sent in the seconds 0 to 45" in repr(verdict)
+
+
+def test_a_token_takes_what_the_hint_says() -> None:
+    """Measured as the question tells it, the figure must be that of the hint."""
+    assert "about 0.045 s" in BY_ID["5.8"].hints[1]
+    for seed in (1, 2, 3):
+        table = trial(admit, seed=seed).attempts
+        done = table.finished
+        took_s = (table.end_s - table.first_token_s)[done].sum()
+        assert 0.042 < took_s / table.emitted_tokens[done].sum() < 0.048
+
+
+def test_a_longer_answer_than_160_tokens_never_comes() -> None:
+    assert rush(60.0, seed=1).output_tokens.max() == 160
+    assert "longest answer has 160 tokens" in BY_ID["5.8"].question
