@@ -96,6 +96,11 @@ def mean_of_the_ratios(weight_bytes: np.ndarray, seconds: np.ndarray) -> float:
     return float(np.mean(weight_bytes / seconds))
 
 
+def median_of_the_ratios(weight_bytes: np.ndarray, seconds: np.ndarray) -> float:
+    """The middle of bytes over time."""
+    return float(np.median(weight_bytes / seconds))
+
+
 def through_the_origin(weight_bytes: np.ndarray, seconds: np.ndarray) -> float:
     """A straight line without a fixed part."""
     return float(np.sum(weight_bytes**2) / np.sum(weight_bytes * seconds))
@@ -133,9 +138,8 @@ def decode_step_s(
 ) -> float:
     """Seconds of one decode step, predicted from measured constants.
 
-    weight_bytes, flop: what the matrices read, and compute for the whole batch, together in one
-    roofline with a round corner; kv_bytes: what attention reads from the KV cache afterwards;
-    fixed_s: what each layer costs besides.
+    weight_bytes, flop: what the matrices of all layers read, and compute for the whole batch;
+    kv_bytes: what attention reads from the KV cache; fixed_s: what one layer costs besides.
     """
     matrices_s = math.hypot(weight_bytes / bandwidth_bytes_per_s, flop / peak_flop_per_s)
     return layers * fixed_s + matrices_s + kv_bytes / bandwidth_bytes_per_s
@@ -251,65 +255,7 @@ def _step_in_the_engine(_: Any, case: Any) -> str | None:
     return None
 
 
-# --- 10.5 seats for a measured machine ----------------------------------------------------------
-
-_PROMISE_S = 0.100
-_USERS = 96
-_BEST_SEATS = 19
-_LOSS = 0.10  # share of the best throughput that an answer may give away
-
-
-@lru_cache(maxsize=1)
-def _small_server() -> RooflineStepCost:
-    """Llama-3.1-8B on a machine that was measured: 250 GB/s, 25 TFLOP/s, its fixed costs."""
-    card = replace(
-        catalog.gpu("L4"), name="measured", bandwidth_bytes_per_s=250e9,
-        peak_bf16_flop_per_s=25e12, memory_bytes=48 * 2**30,
-    )  # fmt: skip
-    known = Constants(overhead_s=2e-3, launch_per_layer_s=60e-6, mbu=1.0, mfu_bf16=1.0)
-    return RooflineStepCost("Llama-3.1-8B", card, constants=known)
-
-
-def _served(seats: int, seed: int, requests: int = 720) -> Run:
-    cost = _small_server()
-    work = closed_loop_work(requests, Lognormal(6.0, 0.5), Lognormal(5.3, 0.5), seed=seed)
-    config = EngineConfig(
-        max_num_seqs=seats, max_num_batched_tokens=512, num_kv_blocks=cost.kv_blocks()
-    )
-    return simulate_closed(_USERS, 0.0, work, cost, config, seed=seed, progress=False)
-
-
-def _two_afternoons(rng: np.random.Generator) -> list[dict[str, Any]]:
-    # A fresh installation compiles the engine at its first run: here, outside the time limit.
-    _served(4, seed=0, requests=8)
-    return [{"seed": int(seed)} for seed in rng.integers(2**31, size=2)]
-
-
-def _tpot_and_throughput(seats: Any, case: Any) -> tuple[float, float]:
-    """P95 of TPOT (s), and output tokens/s, in one simulated afternoon."""
-    if seats < 1:
-        raise Unacceptable(f"{seats} seats serve nobody: give at least 1.")
-    run = _served(min(int(seats), 10_000), case["seed"])
-    tokens_per_s = float(run.emitted_tokens.sum() / run.end_s)
-    return float(np.nanpercentile(run.tpot_s, 95)), tokens_per_s
-
-
-def _accept_seats(seen: Any, best: Any, case: Any) -> str | None:
-    p95_s, tokens_per_s = seen
-    if p95_s > _PROMISE_S:
-        return (
-            f"P95 of TPOT is {plain(1e3 * p95_s, 3)} ms, over the promised "
-            f"{1e3 * _PROMISE_S:.0f} ms: too many share the machine."
-        )
-    if tokens_per_s < (1 - _LOSS) * best[1]:
-        return (
-            f"P95 of TPOT is {plain(1e3 * p95_s, 3)} ms and inside the promise, but the machine "
-            f"makes only {plain(tokens_per_s, 3)} tokens/s: more seats would keep it too."
-        )
-    return None
-
-
-# --- 10.6 what a full machine makes -------------------------------------------------------------
+# --- 10.5 what a full machine makes -------------------------------------------------------------
 
 
 def full_tokens_per_s(step_s: float, prompt_s: float, users: int, output_tokens: int) -> float:
@@ -374,6 +320,65 @@ def _full_machine_in_the_engine(_: Any, case: Any) -> str:
     return f"{users} users in the engine: {plain(tokens_per_s, 3)} tokens/s"
 
 
+# --- 10.6 seats for a measured machine ----------------------------------------------------------
+
+_PROMISE_S = 0.100
+_USERS = 96
+_BEST_SEATS = 19
+_LOSS = 0.12  # share of the best throughput that an answer may give away
+_SCATTER_S = 0.001  # by which the P95 of one afternoon's 720 answers may miss the promise
+
+
+@lru_cache(maxsize=1)
+def _small_server() -> RooflineStepCost:
+    """Llama-3.1-8B on a machine that was measured: 250 GB/s, 25 TFLOP/s, its fixed costs."""
+    card = replace(
+        catalog.gpu("L4"), name="measured", bandwidth_bytes_per_s=250e9,
+        peak_bf16_flop_per_s=25e12, memory_bytes=48 * 2**30,
+    )  # fmt: skip
+    known = Constants(overhead_s=2e-3, launch_per_layer_s=60e-6, mbu=1.0, mfu_bf16=1.0)
+    return RooflineStepCost("Llama-3.1-8B", card, constants=known)
+
+
+def _served(seats: int, seed: int, requests: int = 720) -> Run:
+    cost = _small_server()
+    work = closed_loop_work(requests, Lognormal(6.0, 0.5), Lognormal(5.3, 0.5), seed=seed)
+    config = EngineConfig(
+        max_num_seqs=seats, max_num_batched_tokens=512, num_kv_blocks=cost.kv_blocks()
+    )
+    return simulate_closed(_USERS, 0.0, work, cost, config, seed=seed, progress=False)
+
+
+def _two_afternoons(rng: np.random.Generator) -> list[dict[str, Any]]:
+    # A fresh installation compiles the engine at its first run: here, outside the time limit.
+    _served(4, seed=0, requests=8)
+    return [{"seed": int(seed)} for seed in rng.integers(2**31, size=2)]
+
+
+def _tpot_and_throughput(seats: Any, case: Any) -> tuple[float, float]:
+    """P95 of TPOT (s), and output tokens/s, in one simulated afternoon."""
+    if seats < 1:
+        raise Unacceptable(f"{seats} seats serve nobody: give at least 1.")
+    run = _served(min(int(seats), 10_000), case["seed"])
+    tokens_per_s = float(run.emitted_tokens.sum() / run.end_s)
+    return float(np.nanpercentile(run.tpot_s, 95)), tokens_per_s
+
+
+def _accept_seats(seen: Any, best: Any, case: Any) -> str | None:
+    p95_s, tokens_per_s = seen
+    if p95_s > _PROMISE_S + _SCATTER_S:
+        return (
+            f"P95 of TPOT is {1e3 * p95_s:.1f} ms, over the promised "
+            f"{1e3 * _PROMISE_S:.0f} ms: too many share the machine."
+        )
+    if tokens_per_s < (1 - _LOSS) * best[1]:
+        return (
+            f"P95 of TPOT is {1e3 * p95_s:.1f} ms and inside the promise, but the machine "
+            f"makes only {plain(tokens_per_s, 3)} tokens/s: more seats would keep it too."
+        )
+    return None
+
+
 EXERCISES = (
     function_exercise(
         "10.1",
@@ -430,49 +435,57 @@ EXERCISES = (
     ),
     choice_exercise(
         "10.2",
-        title="Faster than its memory",
+        title="Which of his figures?",
         question=(
-            "A colleague measured a laptop whose two memory channels can move 90 GB/s by the data "
-            "sheet. His loop copies the same 1 MiB buffer ten thousand times, after a warm-up, and "
-            "reports the median: 410 GB/s, read and written bytes counted. What did he measure?"
+            "A colleague wants to know how long one reader waits for a token of a model with 16 GB "
+            "of weights on his laptop. Its memory moves 90 GB/s by the data sheet, its last-level "
+            "cache holds 24 MiB. He copied one buffer again and again, after a warm-up, and took "
+            "medians, read and written bytes counted: 410 GB/s with 1 MiB, 150 GB/s with 16 MiB, "
+            "68 GB/s with 1 GiB, 67 GB/s with 4 GiB. Which time should his report give, at best?"
         ),
         track="core",
         kind="audit",
         minutes=4,
         difficulty=2,
         options={
-            "a": "The memory: data sheets are cautious, and real machines are faster.",
-            "b": "The cache: after the first copy the buffer never left it.",
-            "c": "The stopwatch: the copy was only started, and the clock read too early.",
-            "d": "Twice the truth: a copy's bytes may be counted once only.",
+            "a": "About 39 ms: 16 GB at 410 GB/s, the best that the machine did.",
+            "b": "About 92 ms: 16 GB at 174 GB/s, the mean of his four figures.",
+            "c": "About 120 ms: at 67 GB/s, and half of that, since decoding only reads.",
+            "d": "About 178 ms: 16 GB at the data sheet's 90 GB/s.",
+            "e": "About 240 ms: 16 GB at 67 GB/s, as with his largest buffer.",
         },
-        right="b",
+        right="e",
         wrong={
             "a": (
-                "data-sheet-is-cautious",
-                "A data sheet's bandwidth is width times clock: a bound, not a promise with a "
-                "margin. Whoever beats it measured something else.",
+                "best-figure-is-the-machine",
+                "1 MiB never left the cache after its first copy, and 410 GB/s is more than the "
+                "memory can do. Of 16 GB nothing is still there when the next token comes.",
+            ),
+            "b": (
+                "mean-of-all-figures",
+                "You average the cache's speed with the memory's. No weight is read at either's "
+                "mean: ask for each figure what was measured, and keep those that fit your case.",
             ),
             "c": (
-                "clock-read-too-early",
-                "A GPU works that way: the call returns at once, and one must wait for the card "
-                "before reading the clock. A copy on a CPU returns when it is done.",
+                "copy-counted-half",
+                "67 GB/s already counts both directions: so many bytes pass in a second, read or "
+                "written. 16 GB that are only read are 16 GB, not half.",
             ),
             "d": (
-                "bytes-counted-twice",
-                "The rule of counting explains a factor of two at most, and it was stated. 410 is "
-                "four and a half times the sheet; and even 205 would be impossible.",
+                "data-sheet-for-the-machine",
+                "90 GB/s is width times clock, a bound that no program reached here: his own large "
+                "buffers say 67. A measured figure goes before a printed one.",
             ),
         },
         hints=(
-            "Where is a buffer of 1 MiB a microsecond after it was copied?",
-            "How large would the buffer have to be, or how many different ones would one need, so "
-            "that every byte really comes from memory?",
+            "Where is a buffer of 1 MiB a microsecond after it was copied? And one of 4 GiB?",
+            "Which of the buffers behave like 16 GB of weights, read once a token?",
+            "The rule of counting was stated: bytes over bytes per second, with nothing halved.",
         ),
         explanation=(
-            "Decoding reads gigabytes of weights once a step: nothing of them is still in a cache "
-            "when the next step comes. So a benchmark has to go through more memory than the cache "
-            "holds, or use many buffers in turn, as the benches of this course do."
+            "Two of his figures are the cache's, which the data sheet's bound gives away. Decoding "
+            "reads gigabytes once a step, so only buffers far larger than the cache tell about it; "
+            "or many buffers in turn, as the benches of this course use."
         ),
     ),
     function_exercise(
@@ -504,6 +517,12 @@ EXERCISES = (
                 "ones. Averaging does not take it out: look at how the time *grows* with bytes.",
             ),
             Wrong(
+                "median-of-ratios",
+                median_of_the_ratios,
+                "A median is a shield against a few wild calls. The fixed time is in *every* call "
+                "and makes each ratio too small: no choice among them takes it out.",
+            ),
+            Wrong(
                 "line-through-the-origin",
                 through_the_origin,
                 "Your line starts at 0 s for 0 bytes. A product of nothing would still cost its "
@@ -531,10 +550,11 @@ EXERCISES = (
         "10.4",
         title="A step from its parts",
         question=(
-            "Predict a decode step before it is measured. Matrices: reading the weights and "
-            "computing with them overlap, and near the ridge they cost √(reading² + computing²). "
-            "Attention then reads the KV cache at the same bandwidth. Every layer costs its fixed "
-            "time besides. The card runs the same batch in the engine."
+            "Predict a decode step before it is measured. In the matrices, reading the weights and "
+            "computing with them overlap, with the round corner of section 2; attention runs after "
+            "them and reads the KV cache at the same bandwidth; and every layer has its fixed "
+            "time. Which of these times add up, and which do not? The result below the check has "
+            "the same batch in the engine beside it."
         ),
         track="core",
         kind="predict",
@@ -571,7 +591,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Three terms that add up: the layers' fixed times, the matrices, the cache.",
+            "What runs one after the other adds up: how many such terms are there?",
             "math.hypot(a, b) is √(a² + b²): reading the weights, and computing.",
             "layers * fixed_s + hypot(weight reading, computing) + kv_bytes / bandwidth.",
         ),
@@ -580,86 +600,14 @@ EXERCISES = (
             "of a data sheet's."
         ),
     ),
-    value_exercise(
-        "10.5",
-        title="Seats for a measured machine",
-        question=(
-            "The fit of a small server says: 250 GB/s, 25 TFLOP/s, 2 ms and 60 µs a layer of fixed "
-            "time. It is to serve Llama-3.1-8B in bf16 (15 GB of weights a step) to 96 users who "
-            "never pause; memory has room for all. Prompts have about 460 tokens, answers about "
-            "230; P95 of TPOT must stay within 100 ms. How many seats (max_num_seqs) keep that and "
-            "make the most tokens/s? Your number runs on two afternoons that you have not seen; it "
-            "may give away up to 10 % of the best throughput."
-        ),
-        track="stretch",
-        kind="configure",
-        minutes=8,
-        difficulty=3,
-        reference=_BEST_SEATS,
-        value=Whole("seats", noun="a whole number of seats, at least 1"),
-        comment="a whole number of seats",
-        cases=_two_afternoons,
-        observe=_tpot_and_throughput,
-        result=Figures(
-            ("P95 TPOT", "output"),
-            ("s", "tokens/s"),
-            noun="P95 of TPOT within 100 ms and nearly the most tokens/s",
-            within="P95 of TPOT at most 0.1 s; 10 % of the throughput",
-        ),
-        accept=_accept_seats,
-        describe=lambda case: "96 users on the measured server, in a simulated afternoon",
-        wrong=(
-            Wrong(
-                "neighbours-prompts-forgotten",
-                72,
-                "With about 70 seats a step in which all decode does last 100 ms. But someone's "
-                "new prompt is computed in every few steps, and all who read along wait for it.",
-                also=lambda seats: 67 <= seats <= 80,
-            ),
-            Wrong(
-                "ridge-is-the-best-batch",
-                100,
-                "100 is the ridge: 25 TFLOP/s over 250 GB/s at two bytes a weight. It says where "
-                "computing takes as long as reading, not what people wait for. The promise binds "
-                "long before.",
-                also=lambda seats: seats >= 90,
-            ),
-            Wrong(
-                "mean-for-tail",
-                26,
-                "With so many seats the *mean* TPOT keeps the promise, but it is a P95: answers "
-                "that happen to live through many of the others' prompts are slower than the mean.",
-                also=lambda seats: 24 <= seats <= 27,
-            ),
-            Wrong(
-                "few-seats-are-safe",
-                6,
-                "The promise is kept with room to spare, and the machine reads its weights for a "
-                "handful of readers: each more would have been served nearly for nothing.",
-                also=lambda seats: 1 <= seats <= 10,
-            ),
-        ),
-        hints=(
-            "Reading the weights takes 60 ms, whatever you do. What may the rest cost?",
-            "A token costs step + seats / answer length · what a prompt of 460 tokens costs. And "
-            "P95 is worse than the mean: some answers live through more prompts than others.",
-            "Write the sum as a function of the seats, find where the mean is about 88 ms, and "
-            "leave the rest to the tail.",
-        ),
-        explanation=(
-            "Of the 100 ms, 64 go to reading the weights and to fixed time; prompts of others take "
-            "most of the rest. With constants measured at home the knee of a server that you do "
-            "not own yet can be found in seconds."
-        ),
-    ),
     function_exercise(
-        "10.6",
+        "10.5",
         title="What a full machine makes",
         question=(
             "From measured step times, predict the throughput of a closed loop before you run it: "
             "`users` sequences always run, each answer has output_tokens tokens, and each new "
-            "request's prompt makes one step longer for everybody. The card lets the engine run "
-            "twenty rounds of it, start and end included."
+            "request's prompt makes one step longer for everybody. The result below the check has "
+            "the engine's own twenty rounds beside it, start and end included."
         ),
         track="stretch",
         kind="predict",
@@ -703,6 +651,80 @@ EXERCISES = (
         explanation=(
             "tokens/s = batch / (step + batch/output · prompt): the formula behind the curves of "
             "lesson 03, now with a machine's own constants."
+        ),
+    ),
+    value_exercise(
+        "10.6",
+        title="Seats for a measured machine",
+        question=(
+            "The fit of a small server says: 250 GB/s, 25 TFLOP/s, 2 ms and 60 µs a layer of fixed "
+            "time. It is to serve Llama-3.1-8B in bf16 (15 GB of weights a step) to 96 users who "
+            "never pause; memory has room for all. Prompts have about 460 tokens, answers about "
+            "230; P95 of TPOT must stay within 100 ms. How many seats (max_num_seqs) keep that and "
+            "make the most tokens/s? Your number runs on two afternoons that you have not seen. It "
+            "may miss the promise by 1 ms, which is chance, and give away up to 12 % of the "
+            "throughput."
+        ),
+        track="stretch",
+        kind="configure",
+        minutes=8,
+        difficulty=3,
+        reference=_BEST_SEATS,
+        value=Whole("seats", noun="a whole number of seats, at least 1"),
+        comment="a whole number of seats",
+        cases=_two_afternoons,
+        observe=_tpot_and_throughput,
+        result=Figures(
+            ("P95 TPOT", "output"),
+            ("s", "tokens/s"),
+            noun="P95 of TPOT within 100 ms and nearly the most tokens/s",
+            within="P95 of TPOT at most 0.1 s, give or take 1 ms; 12 % of the throughput",
+        ),
+        accept=_accept_seats,
+        describe=lambda case: "96 users on the measured server, in a simulated afternoon",
+        wrong=(
+            Wrong(
+                "neighbours-prompts-forgotten",
+                72,
+                "With about 70 seats a step in which all decode does last 100 ms. But someone's "
+                "new prompt is computed in every few steps, and all who read along wait for it.",
+                also=lambda seats: 67 <= seats <= 80,
+            ),
+            Wrong(
+                "ridge-is-the-best-batch",
+                100,
+                "100 is the ridge: 25 TFLOP/s over 250 GB/s at two bytes a weight. It says where "
+                "computing takes as long as reading, not what people wait for. The promise binds "
+                "long before.",
+                also=lambda seats: seats >= 90,
+            ),
+            Wrong(
+                "mean-for-tail",
+                26,
+                "With so many seats the *mean* TPOT keeps the promise, but it is a P95: answers "
+                "that happen to live through many of the others' prompts are slower than the mean.",
+                also=lambda seats: 24 <= seats <= 27,
+            ),
+            Wrong(
+                "few-seats-are-safe",
+                6,
+                "The promise is kept with room to spare, and the machine reads its weights for a "
+                "handful of readers: each more would have been served nearly for nothing.",
+                also=lambda seats: 1 <= seats <= 10,
+            ),
+        ),
+        hints=(
+            "Reading the weights takes 60 ms, whatever you do. What may the rest cost?",
+            "A mean token costs, as in 10.5, step + seats / answer length · prompt_s. A prompt of "
+            "460 tokens computes for 276 ms, but in a step that reads the weights anyway: with the "
+            "round corner prompt_s, the step's extra length, is about 232 ms.",
+            "P95 is worse than the mean, since some answers live through more prompts than others: "
+            "find the seats at which the mean is about 88 ms, and leave the rest to the tail.",
+        ),
+        explanation=(
+            "Of the 100 ms, 64 go to reading the weights and to fixed time; prompts of others take "
+            "most of the rest. With constants measured at home the knee of a server that you do "
+            "not own yet can be found in seconds."
         ),
     ),
 )

@@ -28,7 +28,7 @@ _FACTORS: Mapping[float, str] = {
     1.073741824: "7.4 % too large everywhere: 1024³ where 10⁹ is asked",
     1 / 1.073741824: "6.9 % too small everywhere: 10⁹ where 1024³ is asked",
     2.0: "exactly twice too large: is a factor of one half missing?",
-    0.5: "exactly half of it: is something halved, or counted once instead of twice?",
+    0.5: "exactly half of it: something is halved, or counted once instead of twice",
     math.log(10): "2.303 times too large: a natural logarithm where one of base 10 belongs",
     1 / math.log(10): "2.303 times too small: log10 where the natural logarithm (math.log) belongs",
     -1.0: "right in size with the wrong sign: a difference taken the other way round",

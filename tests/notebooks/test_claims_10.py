@@ -7,20 +7,24 @@ says about the run in words is held to the run here.
 from __future__ import annotations
 
 import math
+import statistics
 
 import pandas as pd
 import pytest
 
-from course import paths
+from course import explore, paths
+from course.exercises.ch10 import _small_server
+from course.exercises.registry import exercise
 from course.explore.ch03.steady import decode_step
 from course.explore.ch10.fit_carried import FIT_CARRIED
 from course.explore.ch10.machine import recorded_run
 from course.explore.ch10.measured_roofline import MEASURED_ROOFLINE
 from course.explore.ch10.predict_measure import PREDICT_MEASURE
-from course.measure import fit_record
+from course.measure import fit_record, predict_decode_s
 from course.measure.pool import pool_bytes
 from course.serving.catalog import model
-from course.serving.cost import RooflineStepCost
+from course.serving.cost import RooflineStepCost, StepFeatures
+from course.words import figures
 from tests.notebooks.claims import prose_of
 
 
@@ -70,11 +74,62 @@ def test_the_corner_is_round_by_root_two(prose: str) -> None:
     assert math.hypot(1, 1) == pytest.approx(math.sqrt(2))
 
 
-def test_both_camps_are_wrong_on_a_cpu(prose: str) -> None:
-    """The room says eight times as long, or the same: the record must lie between."""
-    assert "Both are wrong on a CPU" in prose
-    game = recorded(PREDICT_MEASURE, "A step for eight")
-    assert 1.05 < game.here_s / game.first_s < 4
+def test_eight_sequences_never_take_eight_times_as_long(prose: str) -> None:
+    """The room says eight times as long, or the same: weights read once forbid the first."""
+    assert "The first forgets that the weights are read once for all." in prose
+    for precision in ("bf16", "fp32"):
+        game = recorded(PREDICT_MEASURE, "A step for eight", precision=precision)
+        assert game.here_s / game.first_s < 6
+
+
+def test_the_division_stands_beside_the_product(prose: str) -> None:
+    """The first guess is a quotient; whoever made it must see what became of it."""
+    assert "how many times the quotient the product took" in prose
+    shell = explore.measured_roofline("One token at a time", predict=False, machine="recorded")
+    r = shell.result
+    assert f"the product took {figures(r.here_s / r.copied_s, 2)} times that" in shell.sentence
+    shell.close()
+    sizes = [point.shape["buffer_bytes"] for point in recorded_run().of("copy")]
+    assert "of several sizes the best was taken" in prose
+    assert len(sizes) == 3
+    assert sizes == sorted(sizes)
+    assert r.copy_bytes_per_s == max(point.bytes_per_s for point in recorded_run().of("copy"))
+
+
+def test_the_factor_of_whole_steps_is_carried(prose: str) -> None:
+    """Section 3 finds that sums are short; section 4 must not forget it."""
+    assert (
+        "the ratio of the run's whole steps to the sums of their kernels, and multiplies" in prose
+    )
+    fit = fit_record(recorded_run(), "bf16")
+    steps = recorded_run().of("model_decode", "bf16")
+    ratios = [
+        p.median_s
+        / predict_decode_s(fit, recorded_run().model, p.shape["batch"], p.shape["context_tokens"])
+        for p in steps
+    ]
+    shown = recorded(FIT_CARRIED, "One reader")
+    assert shown.whole_over_parts == pytest.approx(statistics.median(ratios))
+
+
+def test_a_ridge_in_tokens_is_one_in_operations_a_byte(prose: str) -> None:
+    assert "In bf16 that is the same number" in prose
+    ridge = fit_record(recorded_run(), "bf16").dense.ridge_flop_per_byte
+    assert recorded(FIT_CARRIED, "One reader").yours.ridge_batch == pytest.approx(ridge, rel=0.02)
+
+
+def test_a_prompt_makes_a_step_longer_by_what_the_hint_says() -> None:
+    """Whoever computes 276 ms and adds it to the reading finds seats that are too few."""
+    hints = " ".join(exercise("10.6").hints)
+    assert "A prompt of 460 tokens computes for 276 ms" in hints
+    assert "is about 232 ms" in hints
+    cost = _small_server()
+    seats, context = 18, 575
+    decode = StepFeatures(0, 0, seats, seats * context)
+    both = StepFeatures(460, 460 * 460 // 2, seats, seats * context)
+    longer_s = cost.step_seconds(both) - cost.step_seconds(decode)
+    assert 460 * 2 * cost.model.active_parameters / 25e12 == pytest.approx(0.276, abs=0.0005)
+    assert longer_s == pytest.approx(0.232, abs=0.003)
 
 
 def test_the_pool_is_larger_than_the_cache(prose: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from course import explore, paths
 from course.explore.ch10 import machine as machines
 from course.explore.ch10.fit_carried import FIT_CARRIED, measured_cost
-from course.explore.ch10.machine import machine, recorded_run, your_machine
+from course.explore.ch10.machine import machine, rate_words, recorded_run, your_machine
 from course.explore.ch10.measured_roofline import MEASURED_ROOFLINE
 from course.explore.ch10.predict_measure import PREDICT_MEASURE
 from course.measure import (
@@ -258,6 +258,15 @@ def test_a_fit_that_explains_all_says_so_and_names_what_it_does_not_know(
     assert "the run does not determine its peak, so all this is a guess" in carried
 
 
+def test_the_quotient_is_said_where_it_was_asked(opened: Any) -> None:
+    r = opened(MEASURED_ROOFLINE, "One token at a time").result
+    quotient_s = r.here_bytes / max(p.bytes_per_s for p in recorded_run().of("copy"))
+    assert r.copied_s == pytest.approx(quotient_s)
+    said = "Its bytes over the best copy's bandwidth are "
+    assert f"{said}{seconds(quotient_s)}" in opened(MEASURED_ROOFLINE, batch=1).sentence
+    assert said not in opened(MEASURED_ROOFLINE, "Sixteen at once").sentence
+
+
 def test_a_batch_that_was_not_measured_is_replaced_by_its_neighbour(
     opened: Any, desk: Path
 ) -> None:
@@ -340,11 +349,29 @@ def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
     assert seconds(r.yours.here_s) in shell.sentence
     assert seconds(r.card.here_s) in shell.sentence
     assert f"{figures(r.times, 2)} times the" in shell.sentence
+    reached = (card.constants.mbu * card.gpu.bandwidth_bytes_per_s) if not p.ideal else 3.35e12
+    computed = card.constants.mfu_bf16 * card.gpu.peak_bf16_flop_per_s if not p.ideal else 989e12
+    assert r.card.weight_bytes_per_s == pytest.approx(reached)
+    assert r.card.flop_per_s == pytest.approx(computed)
+    assert r.yours.flop_per_s == pytest.approx(fit.dense.peak_flop_per_s)
+    assert f"reads {rate_words(reached, 'B')} and computes" in shell.sentence
     for lines, served in ((shell._drawing._yours, r.yours), (shell._drawing._card, r.card)):
         assert xy(lines._here[0])[1][0] == served.here_s
         assert xy(lines._here[1])[1][0] == pytest.approx(p.batch / served.here_s)
         solid = xy(lines._curves[0])[0]
         assert solid.max() <= max(served.room, 1)
+
+
+def test_a_step_is_also_said_with_the_factor_of_whole_steps(opened: Any, desk: Path) -> None:
+    """A sum of kernels alone would be an advertisement; a run without whole steps has no factor."""
+    shell = opened(FIT_CARRIED)
+    factor = shell.result.whole_over_parts
+    assert f"took {figures(factor, 2)} times their sum" in shell.sentence
+    assert seconds(factor * shell.result.yours.here_s) in shell.sentence
+    own_run(desk, points=tuple(p for p in RECORD.points if p.bench != "model_decode"))
+    bare = opened(FIT_CARRIED)
+    assert bare.result.whole_over_parts is None
+    assert "whole steps" not in bare.sentence
 
 
 def test_the_fluent_batch_is_the_last_that_keeps_fifty_milliseconds(opened: Any) -> None:

@@ -27,7 +27,13 @@ from course.figures.ch10.fit_carried import (
     FitCarriedPicture,
     Served,
 )
-from course.measure import MachineFit, Record, measured_card, measured_constants
+from course.measure import (
+    MachineFit,
+    Record,
+    measured_card,
+    measured_constants,
+    predict_decode_s,
+)
 from course.serving import catalog
 from course.serving.cost import RooflineStepCost
 from course.serving.roofline import IDEAL
@@ -87,6 +93,26 @@ def measured_cost(found: Machine, model: str) -> tuple[RooflineStepCost, bool]:
     return RooflineStepCost(model, card, constants=measured_constants(found.fit)), holds
 
 
+def whole_over_parts(record: Record, fit: MachineFit) -> float | None:
+    """Return the median over a run's whole decode steps of measured over predicted from kernels.
+
+    None where the run timed no whole step or too little to predict one.
+
+    >>> from course.measure import fit_record, recorded_runs
+    >>> run = recorded_runs("cpu")[0]
+    >>> whole_over_parts(run, fit_record(run, "bf16")) > 0
+    True
+    """
+    points = record.of("model_decode", fit.precision)
+    if not points or fit.decode_attention is None or fit.launch_s is None:
+        return None
+    said_s = [
+        predict_decode_s(fit, record.model, p.shape["batch"], p.shape["context_tokens"])
+        for p in points
+    ]
+    return float(np.median([p.median_s / s for p, s in zip(points, said_s, strict=True)]))
+
+
 @lru_cache(maxsize=64)
 def _curve(cost: RooflineStepCost, context_tokens: int) -> np.ndarray:
     steps = np.array([cost.step_seconds(decode_step(int(b), context_tokens)) for b in _BATCH])
@@ -113,6 +139,7 @@ def _card_cost(model: str, gpu: str, ideal: bool) -> RooflineStepCost:
 def _served(cost: RooflineStepCost, name: str, p: FitCarriedParameters, holds: bool) -> Served:
     step = decode_step(p.batch, p.context_tokens)
     fits = room(cost, p.context_tokens) if holds else 0
+    weights_s = cost.step_parts(step).weights_s
     return Served(
         name=name,
         batch=_BATCH,
@@ -121,8 +148,9 @@ def _served(cost: RooflineStepCost, name: str, p: FitCarriedParameters, holds: b
         ridge_batch=cost.ridge_batch,
         here_batch=p.batch,
         here_s=cost.step_seconds(step),
-        weights_s=cost.step_parts(step).weights_s,
-        weight_bytes_per_s=cost.streamed_bytes / cost.step_parts(step).weights_s,
+        weights_s=weights_s,
+        weight_bytes_per_s=cost.streamed_bytes / weights_s,
+        flop_per_s=2 * cost.model.active_parameters * cost.ridge_batch / weights_s,
         fluent_batch=_fluent(cost, p.context_tokens, fits),
     )
 
@@ -140,6 +168,7 @@ def _fit_carried(p: FitCarriedParameters) -> FitCarried:
         context_tokens=p.context_tokens,
         ideal=p.ideal,
         undetermined=found.fit.dense.undetermined,
+        whole_over_parts=whole_over_parts(found.record, found.fit),
         yours=_served(yours, "the measured machine", p, holds),
         card=_served(card, name, p, True),
     )
@@ -154,9 +183,29 @@ def _words(r: FitCarried) -> str:
         f"sequence{plural} of {r.context_tokens:,} tokens would last {seconds(r.yours.here_s)}, "
         f"{times} the {seconds(r.card.here_s)} of the {r.card.name}{promised}. That is "
         f"{figures(r.yours.here_tokens_per_s)} against {figures(r.card.here_tokens_per_s)} "
-        f"tokens/s. The ridge lies at {figures(r.yours.ridge_batch, 2)} against "
-        f"{figures(r.card.ridge_batch, 2)} tokens a step. {_fluent_words(r)} {_room_words(r)}"
-        f"{_doubt_words(r)}"
+        f"tokens/s. The machine {_speed_words(r.yours)}, the {r.card.name} "
+        f"{_speed_words(r.card)}. {_fluent_words(r)} {_room_words(r)}"
+        f"{_whole_words(r)}{_doubt_words(r)}"
+    )
+
+
+def _speed_words(served: Served) -> str:
+    """The two speeds that a machine reaches, and the ridge that they make."""
+    return (
+        f"reads {rate_words(served.weight_bytes_per_s, 'B')} and computes "
+        f"{rate_words(served.flop_per_s, 'FLOP')} (ridge: {figures(served.ridge_batch, 2)} tokens "
+        "a step)"
+    )
+
+
+def _whole_words(r: FitCarried) -> str:
+    """What the run's own whole steps say about such a sum of kernels."""
+    if r.whole_over_parts is None:
+        return ""
+    return (
+        f" All this adds up kernels; whole steps of the small transformer took "
+        f"{figures(r.whole_over_parts, 2)} times their sum on that machine, and with that factor "
+        f"this step lasts {seconds(r.whole_over_parts * r.yours.here_s)}."
     )
 
 
@@ -242,7 +291,7 @@ FIT_CARRIED = Explorer(
         Preset(
             "Thirty-two readers",
             "The same model, 32 sequences in the batch.",
-            "Which of the two machines is past its ridge?",
+            "Below its ridge a reader more is nearly free: how far is each machine from its own?",
             {"batch": 32},
         ),
         Preset(

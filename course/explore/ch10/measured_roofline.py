@@ -131,7 +131,17 @@ def _words(r: MeasuredRoofline) -> str:
         f"{r.lead} batch {r.batch}{nearest} times a {r.matrix[0]}×{r.matrix[1]} matrix in "
         f"{r.precision}{missing} took {seconds(r.here_s)}{times}, {compared}: "
         f"{rate_words(speed, 'FLOP')}, {percent(speed / r.peak_flop_per_s)} of the fitted peak. "
-        f"{_fit_words(r)} {_far_words(r)}"
+        f"{_copy_words(r)}{_fit_words(r)} {_far_words(r)}"
+    )
+
+
+def _copy_words(r: MeasuredRoofline) -> str:
+    """What the division of the question gives, where it was asked."""
+    if r.batch != r.first_batch:
+        return ""
+    return (
+        f"Its bytes over the best copy's bandwidth are {seconds(r.copied_s)}; the product took "
+        f"{figures(r.here_s / r.copied_s, 2)} times that. "
     )
 
 

@@ -222,7 +222,7 @@ class KvMemoryPicture(Picture):
             start = float(end)
         lines = [
             f"{result.kv_bytes_per_token / 1024:g} KiB of KV a token",
-            f"{result.blocks:,} blocks of 16 tokens",
+            f"{result.blocks:,} blocks of 16 tokens, {result.seats} seats",
         ]
         if result.short_bytes > 0:
             lines[1] = f"does not fit: {figures(1e-9 * result.short_bytes)} GB are missing"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, TEXT_OF, Picture, Point, place
@@ -27,7 +28,8 @@ class Served:
 
     `room` sequences fit into its memory, `ridge_batch` is where arithmetic takes as long as the
     weights, `here_s` the step of the chosen batch, `weights_s` the part of it that reads weights,
-    `fluent_batch` the largest that fits and keeps the reading time (0 for none).
+    `flop_per_s` what its matrices reach where computing is all that counts, `fluent_batch` the
+    largest that fits and keeps the reading time (0 for none).
     """
 
     name: str
@@ -39,6 +41,7 @@ class Served:
     here_s: float
     weights_s: float
     weight_bytes_per_s: float
+    flop_per_s: float
     fluent_batch: int
 
     @property
@@ -51,7 +54,8 @@ class Served:
 class FitCarried:
     """The same model served on the measured machine and on a card of the catalogue.
 
-    `undetermined` names the constants that the measured points do not tell.
+    `undetermined` names the constants that the measured points do not tell. `whole_over_parts` is
+    the run's whole steps over the sums of their kernels, the median; None where it timed none.
     """
 
     lead: str
@@ -61,6 +65,7 @@ class FitCarried:
     context_tokens: int
     ideal: bool
     undetermined: tuple[str, ...]
+    whole_over_parts: float | None
     yours: Served
     card: Served
 
@@ -106,9 +111,14 @@ class FitCarriedPicture(Picture):
             self._step, MUTED, va="bottom", ha="left", zorder=9, transform=self._step.transAxes
         )
         self._guess = LogGuess(self, self._step, turn_at=0.3 if self.present else 0.5)
+        full = Line2D(
+            [], [], color=MUTED, marker="|", markersize=14, markeredgewidth=2.2, linestyle="",
+            label="memory full (in the curve's colour)",
+        )  # fmt: skip
         figure.legend(
-            loc="upper center", ncols=3, bbox_to_anchor=(0.53, 1.01), columnspacing=1.1,
-            borderaxespad=0.2, labelspacing=0.25, handlelength=1.9,
+            handles=[self._yours.curve, self._card.curve, full], loc="upper center", ncols=3,
+            bbox_to_anchor=(0.53, 1.01), columnspacing=1.1, borderaxespad=0.2, labelspacing=0.25,
+            handlelength=1.9,
         )  # fmt: skip
 
     def _machine(self, colour: str, marker: str, dash: object, label: str) -> _Lines:
@@ -146,7 +156,7 @@ class _Lines:
         self._ends = [
             picture.line(
                 axes, colour, marker="|", markersize=14, markeredgewidth=2.2, linestyle="",
-                zorder=5, label="memory full" if marker == "s" and axes is panels[0] else None,
+                zorder=5,
             )
             for axes in panels
         ]  # fmt: skip
@@ -158,6 +168,11 @@ class _Lines:
             for axes in panels
         ]  # fmt: skip
         self.words = [picture.label(axes, colour, zorder=9, bbox=GROUND) for axes in panels]
+
+    @property
+    def curve(self) -> Line2D:
+        """The left panel's curve, for the legend."""
+        return self._curves[0]
 
     def show(self, served: Served, above: bool) -> None:
         """Move the curves to `served`; words stand `above` its curve in the left panel."""

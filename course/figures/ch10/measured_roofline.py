@@ -76,6 +76,11 @@ class MeasuredRoofline:
         return self.here_flop / self.here_bytes, self.here_flop / self.here_s
 
     @property
+    def copied_s(self) -> float:
+        """The product's bytes over the bandwidth of the best copy."""
+        return self.here_bytes / self.copy_bytes_per_s
+
+    @property
     def residual(self) -> float:
         """Measured over fitted time − 1, of the chosen batch."""
         return self.here_s / self.fitted_s - 1

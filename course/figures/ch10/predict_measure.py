@@ -86,7 +86,7 @@ class PredictMeasurePicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make two axes, the legend and the empty artists."""
-        low, top = (0.155, 0.81) if self.present else (0.12, 0.855)
+        low, top = (0.155, 0.77) if self.present else (0.12, 0.815)
         left = 0.115 if self.present else 0.09
         axes = self._axes = figure.add_axes((left, low, 0.655 - left, top - low))
         axes.set(xscale="log", xlim=(0.8, 44), ylim=(0, 1.0))
@@ -119,7 +119,8 @@ class PredictMeasurePicture(Picture):
         self._build_bars()
         self._guess = LogGuess(self, axes)
         figure.legend(
-            loc="upper center", ncols=2, bbox_to_anchor=(0.53, 1.01), columnspacing=1.4,
+            handles=[self._curve, self._points, *self._boxes],
+            loc="upper center", ncols=3, bbox_to_anchor=(0.53, 1.01), columnspacing=1.4,
             borderaxespad=0.2, labelspacing=0.25,
         )  # fmt: skip
 
@@ -128,10 +129,18 @@ class PredictMeasurePicture(Picture):
         self._boxes = [
             self.keep(
                 axes.add_patch(
-                    Rectangle((-0.4, 0), 0.8, 0, facecolor=colour, edgecolor="white", hatch=hatch)
+                    Rectangle(
+                        (-0.4, 0),
+                        0.8,
+                        0,
+                        facecolor=colour,
+                        edgecolor="white",
+                        hatch=hatch,
+                        label=name,
+                    )
                 )
             )
-            for colour, hatch in _LOOKS
+            for name, (colour, hatch) in zip(PARTS, _LOOKS, strict=True)
         ]
         self._measured = self.keep(
             axes.add_patch(
