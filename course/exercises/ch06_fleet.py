@@ -312,8 +312,9 @@ FLEET_EXERCISES = (
         question=(
             "From one replica's knee to a fleet. The promise must hold in the worst minute of the "
             "busiest hour, at the end of the plan, with `failures` replicas down. The sweep gives "
-            "a knee and its 95 % interval: which end do you trust? The card sends one of the "
-            "survivors its share of the peak."
+            "a knee and its 95 % interval: which end do you trust? With your answer the result "
+            "shows what one of the replicas that are left gets at the peak, and what it makes of "
+            "it."
         ),
         track="core",
         kind="compute",

@@ -124,8 +124,10 @@ SETTING_EXERCISES = (
             "1,155 tokens in and 211 out on average. Promised to 99 %: a first token within 1 s, "
             "and at most 30 ms for each further one. With 256 seats and 8,192 tokens a step this "
             "server holds about 15 requests/s. Set `(max_num_seqs, max_num_batched_tokens)` so "
-            "that it holds at least 90 % of the most that can be had. You are judged on two "
-            "days that nobody has seen. Try it in `explore.ramp` first, with 30 ms promised."
+            "that it holds at least 90 % of the most that can be had. Any two whole numbers will "
+            "do, also such as the explorer does not offer. You are judged on two days that nobody "
+            "has seen. Try it in `explore.ramp` first, with 30 ms promised; for the seats, think "
+            "of Little's law: requests inside = requests/s · seconds that each stays."
         ),
         track="stretch",
         kind="configure",
@@ -158,7 +160,8 @@ SETTING_EXERCISES = (
                 "too-few-seats",
                 (40, 768),
                 "The seats are full while the card could do more: the queue grows, and the first "
-                "token is late. How many requests are inside at 18 a second, by Little's law?",
+                "token is late. How many requests are inside at 18 a second, by Little's law, if "
+                "each stays for 211 tokens of up to 30 ms?",
                 also=lambda dials: dials[0] < 90 and dials[1] > 500,
             ),
             Wrong(

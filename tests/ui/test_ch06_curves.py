@@ -187,11 +187,27 @@ def test_the_readers_load_lies_on_the_curve(opened: Any) -> None:
         assert float(r.here.output_tokens_per_s[0]) == pytest.approx(near, rel=0.05)
 
 
-def test_a_new_promise_runs_nothing_again(opened: Any) -> None:
+def test_what_is_said_of_a_load_and_the_knee_agree(opened: Any) -> None:
+    """“Holds up to 19.0” beside “99.4 % keep it at 19.5” would make the definition a riddle."""
     shell = opened(RAMP)
-    before = shell.result.curve.ttft_p99_s
+    for load_per_s in (18.0, 18.5, 19.0, 19.5, 20.0, 20.5):
+        shell.set_state(load_per_s=load_per_s)
+        r = shell.result
+        assert (float(r.here.attainment[0]) >= 0.99) == (load_per_s <= r.held_per_s)
+        assert load_per_s in r.curve.load_per_s
+        assert r.held_per_s == pytest.approx(19.6, abs=0.05), "one load more moves it little"
+
+
+def test_a_new_promise_runs_the_sweeps_loads_not_again(opened: Any) -> None:
+    """Another promise breaks elsewhere, and only there one load is added."""
+    shell = opened(RAMP)
+    before = shell.result.curve
     shell.set_state(ttft_limit_s=0.3)
-    np.testing.assert_array_equal(shell.result.curve.ttft_p99_s, before)
+    after = shell.result.curve
+    same = np.isin(before.load_per_s, after.load_per_s)
+    assert same.sum() == before.load_per_s.size - 1 == 10
+    kept = np.isin(after.load_per_s, before.load_per_s)
+    np.testing.assert_array_equal(after.ttft_p99_s[kept], before.ttft_p99_s[same])
     assert shell.result.held_per_s < 19
 
 

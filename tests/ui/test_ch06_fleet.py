@@ -116,6 +116,25 @@ def test_a_minute_at_25_was_never_served_at_25(opened: Any) -> None:
     assert r.drained_s < 60
 
 
+@pytest.mark.parametrize("preset", ["A minute at 25", "An hour at 25"])
+def test_the_last_of_the_event_is_seated_long_before_the_queue_is_gone(
+    opened: Any, preset: str
+) -> None:
+    """First come, first served: whoever still waits after its last request came later than that."""
+    shell = opened(TWENTY_IS_NOT_25, preset)
+    r, run = shell.result, event(shell.parameters)
+    end_s = 60 * r.edges_min[2]
+    seated_s = run.scheduled_s[run.arrival_s < end_s].max() - end_s
+    assert r.last_seated_s == pytest.approx(seated_s)
+    assert r.last_seated_s < r.drained_s / 3
+    now_s = end_s + r.drained_s
+    waiting = int((run.arrival_s <= now_s).sum() - (run.scheduled_s <= now_s).sum())
+    assert waiting <= 5
+    before_s = now_s - 1e-6
+    assert (run.arrival_s <= before_s).sum() - (run.scheduled_s <= before_s).sum() > 5
+    assert f"got it {figures(r.last_seated_s, 2)} s after" in shell.sentence or r.minutes > 1
+
+
 def test_what_the_replica_is_said_to_hold_is_the_sweeps_knee(opened: Any) -> None:
     """20 inside its promise, and less than 25 at most: otherwise the title would be wrong."""
     r = opened(TWENTY_IS_NOT_25).result

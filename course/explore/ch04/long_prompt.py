@@ -82,6 +82,12 @@ def treated(p: LongPromptParameters, remedy: str) -> Treated:
     return _ran(remedy, p.documents, p.document_tokens, p.chat_rate_per_s, p.seed, dials)
 
 
+def _idle(p: LongPromptParameters) -> tuple[str, ...]:
+    """Name the dials of the remedies that are not chosen."""
+    own_queue = () if p.remedy == "a queue of its own" else ("chunk_tokens", "at_once")
+    return own_queue if p.remedy.endswith("limit") else (*own_queue, "max_wait_s")
+
+
 def _outcome(run: Treated) -> Outcome:
     return Outcome(
         remedy=run.remedy,
@@ -266,6 +272,7 @@ LONG_PROMPT = Explorer(
         ),
     ),
     frame=_frame,
+    idle=_idle,
     prediction=Prediction(
         question=_question,
         unit="ms",

@@ -204,7 +204,8 @@ def _twenty_is_not_25(p: TwentyIsNot25Parameters) -> OneEvent:
         ),
         all_kept_share=float((ttft_s <= p.ttft_limit_s).mean()),
         most_waiting=_most_waiting(run.arrival_s, taken_s),
-        drained_s=_drained_s(at_s, arrived - taken, float(edges_s[2])),
+        last_seated_s=max(0.0, float(run.scheduled_s[during].max() - edges_s[2])),
+        drained_s=_drained_s(run.arrival_s, taken_s, edges_s),
     )
 
 
@@ -229,11 +230,13 @@ def _most_waiting(arrival_s: np.ndarray, taken_s: np.ndarray) -> int:
     return int((come - np.searchsorted(taken_s, arrival_s, side="right")).max())
 
 
-def _drained_s(at_s: np.ndarray, waiting: np.ndarray, end_s: float) -> float | None:
+def _drained_s(arrival_s: np.ndarray, taken_s: np.ndarray, edges_s: np.ndarray) -> float | None:
     """Seconds from the end of the event until hardly anybody waits; None: not in the picture."""
-    after = at_s >= end_s
-    done = np.flatnonzero(after & (waiting <= _FEW))
-    return float(at_s[done[0]] - end_s) if done.size else None
+    end_s, picture_ends_s = edges_s[2:]
+    waiting = np.searchsorted(arrival_s, taken_s, side="right") - np.arange(1, taken_s.size + 1)
+    inside = (taken_s >= end_s) & (taken_s <= picture_ends_s)
+    done = np.flatnonzero(inside & (waiting <= _FEW))
+    return float(taken_s[done[0]] - end_s) if done.size else None
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -275,11 +278,16 @@ def _queue_words(r: OneEvent) -> str:
         return f"{ahead}, and when the picture ends {int(r.waiting[-1]):,} still do."
     if most <= _A_MOMENT:
         return f"{ahead}, and none of them for long."
-    return f"{ahead}; the last of them was seated {_span(r.drained_s)} after it was over."
+    if not r.last_seated_s:
+        return f"{ahead}, and {_span(r.drained_s)} after it was over the queue was gone."
+    return (
+        f"{ahead}; the last one that came in that time got it {_span(r.last_seated_s)} after it "
+        f"was over, and the queue was gone after {_span(r.drained_s)}."
+    )
 
 
 def _span(time_s: float) -> str:
-    return seconds(time_s) if time_s < 100 else f"{figures(time_s / 60, 2)} minutes"
+    return f"{figures(time_s, 2)} s" if time_s < 100 else f"{figures(time_s / 60, 2)} minutes"
 
 
 def _verdict(r: OneEvent) -> str:

@@ -25,8 +25,9 @@ class OneEvent:
 
     `edges_min`: start, begin and end of the event, end; `bars_min`: edges of the stretches that
     the rates and the P99 are counted in; `at_min`: when the queue was looked at. `kept_share`,
-    `event_p99_s` and `event_finished_per_s` are those of the event itself. `drained_s`: from its
-    end until hardly anybody waits, None where that is not seen.
+    `event_p99_s` and `event_finished_per_s` are those of the event itself. `last_seated_s`: from
+    its end until the last of its own requests has a seat; `drained_s`: until hardly anybody waits,
+    later ones included, None where that is not seen.
     """
 
     usual_per_s: float
@@ -50,6 +51,7 @@ class OneEvent:
     event_finished_per_s: float
     all_kept_share: float
     most_waiting: int
+    last_seated_s: float
     drained_s: float | None
 
     @property
