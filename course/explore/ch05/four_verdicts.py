@@ -261,7 +261,8 @@ def _words(r: FourVerdicts) -> str:
     gate = " and ".join([", ".join(r.rules[:-1]), r.rules[-1]] if r.rules[1:] else r.rules)
     met = ", ".join(f"{t.name} {percent(round(t.in_time, 2))}" for t in r.tenants)
     asked = figures(sum(tenant.offered_per_s for tenant in r.tenants))
-    head = f"{asked} requests/s come. With {gate or 'no gate'}, answered within {r.patience_s:g} s: {met}"
+    promise = f"answered within {r.patience_s:g} s"
+    head = f"{asked} requests/s come. With {gate or 'no gate'}, {promise}: {met}"
     own, opened = r.score, r.open_score
     sums = f"{figures(own.good_per_s)} good answers a second at {_price(own)}"
     if not r.rules:
