@@ -88,18 +88,8 @@ def test_every_preset_draws_and_speaks(explorer: Explorer) -> None:
 
 
 @ONE
-def test_every_extreme_of_every_range_draws(explorer: Explorer) -> None:
-    for name, control in controls_of(explorer.parameters).items():
-        for value in extremes_of(control):
-            shell = opened(explorer, **{name: value})
-            assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence), (name, value)
-            ET.fromstring(shell.svg)
-            shell.close()
-
-
-@ONE
 @settings(
-    max_examples=6, deadline=None, derandomize=True,
+    max_examples=4, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(data=st.data())
@@ -114,15 +104,20 @@ def test_any_combination_draws_and_speaks(explorer: Explorer, data: st.DataObjec
 
 
 @ONE
-def test_picture_and_sentence_follow_every_control(explorer: Explorer) -> None:
-    """A slider that moves nothing teaches that it does not matter."""
+def test_every_extreme_draws_and_every_control_matters(explorer: Explorer) -> None:
+    """A slider that moves nothing teaches that it does not matter; one at its end may not break."""
+    shell = opened(explorer)
+    start = shell.parameters
     for name, control in controls_of(explorer.parameters).items():
         seen = set()
         for value in extremes_of(control):
-            shell = opened(explorer, **{name: value})
-            seen.add((re.sub(r"c\d+-|#?[a-z]*[0-9a-f]{10}", "", shell.svg), shell.sentence))
-            shell.close()
+            shell._apply(changed(start, {name: value}))
+            assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence), (name, value)
+            svg = shell.svg
+            ET.fromstring(svg)
+            seen.add((re.sub(r"c\d+-|#?[a-z]*[0-9a-f]{10}", "", svg), shell.sentence))
         assert len(seen) >= 2, f"{name} changes nothing"
+    shell.close()
 
 
 @ONE
