@@ -96,7 +96,7 @@ def main(wanted: list[str]) -> int:
     if wanted:
         outcomes = [run_stage(stage, environment, live=True) for stage in wanted]
     else:
-        print("Running all stages; each prints when it is done (about 8 minutes).", flush=True)
+        print("Running all stages; each prints when it is done (about half an hour).", flush=True)
         with ThreadPoolExecutor(len(LANES)) as pool:
             for lane in pool.map(lambda lane: run_lane(lane, environment), LANES):
                 outcomes += lane

@@ -66,7 +66,12 @@ def drag(page: Any, handle: Any) -> None:
     box = handle.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     low, high = (float(handle.get_attribute(f"aria-value{end}")) for end in ("min", "max"))
-    step = -24 if float(handle.get_attribute("aria-valuenow")) > (low + high) / 2 else 24
+    # Far enough that a slider with few stops reaches the next one.
+    width = handle.locator("xpath=ancestor::*[contains(@class,'noUi-target')]").bounding_box()[
+        "width"
+    ]
+    reach = min(max(24.0, 0.8 * width / (high - low)), 0.45 * width)
+    step = -reach if float(handle.get_attribute("aria-valuenow")) > (low + high) / 2 else reach
     page.mouse.move(x, y)
     page.mouse.down()
     page.mouse.move(x + step, y, steps=4)
