@@ -47,7 +47,7 @@ STAGES: dict[str, list[list[str]]] = {
 
 # The unit tests fill one core and a half; the other stages, which wait a lot, run beside them. The
 # benchmarks come last and alone.
-LANES = [["unit"], ["style", "doctests", "notebooks", "browser"]]
+LANES = [["unit", "style", "doctests"], ["notebooks", "browser"]]
 
 
 @dataclass(frozen=True)

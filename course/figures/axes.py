@@ -43,6 +43,8 @@ _BASE: Final = {
     "axes.labelcolor": INK,
     "axes.grid": True,
     "axes.axisbelow": True,
+    # A fixed height; to find one, matplotlib would lay out every tick label once more.
+    "axes.titley": 1.0,
     "grid.color": GRID,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
@@ -119,6 +121,7 @@ class Picture:
                 axes.get_xlabel(),
                 axes.get_ylabel(),
                 axes.get_title(loc="left"),
+                axes.get_position().bounds,
             )
             for axes in self._figure.axes
         )

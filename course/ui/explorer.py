@@ -73,7 +73,8 @@ class Drawing(Protocol[R_contra]):
     """A persistent matplotlib figure that can show any result of one explorer.
 
     `data` are the artists redrawn on every move; `frame_key` changes exactly when anything else
-    (limits, ticks, legend) has to be drawn anew.
+    (limits, ticks, legend) has to be drawn anew. Its first entries belong to the figure's axes, one
+    each, in their order; what follows belongs to all of them and to what lies in none.
     """
 
     @property

@@ -14,6 +14,8 @@ from course.ui import Explorer
 from course.ui.parameters import Choice, Control, Slider, controls_of
 from course.ui.shell import Shell
 
+_SEEN_ON_THE_WAY = 12
+
 
 def every_explorer() -> dict[str, Explorer]:
     """Name of the call -> explorer."""
@@ -26,15 +28,47 @@ def every_explorer() -> dict[str, Explorer]:
     return found
 
 
-def random_moves(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Moves of one slider at a time around the default state, as a hand makes them."""
+def drags(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Moves in the default scenario: one slider drawn stop by stop to a place and let back."""
     rng = np.random.default_rng(seed)
-    controls = controls_of(shell.explorer.parameters)
-    moved = {n: places for n, c in controls.items() if (places := _places(c))}
-    names = list(moved)
+    places = _movable(shell)
+    defaults = {name: getattr(shell.parameters, name) for name in places}
+    names = list(places)
+    while count > 0:
+        name = names[rng.integers(len(names))]
+        stops = places[name]
+        start = min(range(len(stops)), key=lambda i: _distance(stops[i], defaults[name]))
+        end = int(rng.integers(len(stops)))
+        way = range(start, end, 1 if end > start else -1)
+        # a hand passes over most of the stops of a long slider
+        stride = max(1, len(way) // _SEEN_ON_THE_WAY)
+        for stop in [*way[::stride][1:], end][:count]:
+            yield {name: stops[stop]}
+            count -= 1
+        if count > 0:
+            yield {name: defaults[name]}
+            count -= 1
+
+
+def jumps(shell: Shell[Any, Any], count: int, seed: int = 1) -> Iterator[dict[str, Any]]:
+    """Moves of one slider at a time to anywhere, from wherever the last one led: far harder."""
+    rng = np.random.default_rng(seed)
+    places = _movable(shell)
+    names = list(places)
     for _ in range(count):
         name = names[rng.integers(len(names))]
-        yield {name: moved[name][rng.integers(len(moved[name]))]}
+        yield {name: places[name][rng.integers(len(places[name]))]}
+
+
+def _movable(shell: Shell[Any, Any]) -> dict[str, list[Any]]:
+    controls = controls_of(shell.explorer.parameters)
+    return {n: places for n, c in controls.items() if (places := _places(c))}
+
+
+def _distance(one: Any, other: Any) -> float:
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other)
+    return float(one != other)
 
 
 def _places(control: Control) -> list[Any]:

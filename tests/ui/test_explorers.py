@@ -17,7 +17,8 @@ from matplotlib.text import Text
 from course.ui import Explorer
 from course.ui.parameters import Choice, Slider, Toggle, changed, controls_of
 from course.ui.shell import Shell, show
-from tests.ui.explorers import every_explorer
+from course.ui.svg import LayeredSvg
+from tests.ui.explorers import every_explorer, jumps
 
 EXPLORERS = every_explorer()
 ONE = pytest.mark.parametrize("explorer", EXPLORERS.values(), ids=EXPLORERS.keys())
@@ -228,3 +229,15 @@ def every_text(figure: Any) -> list[Any]:
     found += [t for legend in figure.legends for t in legend.get_texts()]
     assert len(found) > 10
     return found
+
+
+@ONE
+def test_the_frame_that_was_kept_is_the_one_that_would_be_drawn_anew(explorer: Explorer) -> None:
+    # A panel that is kept too long shows old numbers on its axes beside new data.
+    shell = opened(explorer)
+    for move in jumps(shell, 10, seed=4):
+        shell.set_state(**move)
+        anew = LayeredSvg(shell._drawing)
+        anew._salt = shell._svg._salt
+        assert shell._svg.frame_element() == anew.frame_element()
+    shell.close()

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from course.ui.shell import show
-from tests.ui.explorers import every_explorer, random_moves
+from tests.ui.explorers import every_explorer, jumps
 
 EXPLORERS = every_explorer()
 # All share one shell: the first is moved a thousand times; the others' pictures a tenth of that.
@@ -29,10 +29,10 @@ def held_bytes() -> int:
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_a_thousand_moves_leave_nothing_behind(name: str) -> None:
     shell = show(EXPLORERS[name], predict=False)
-    for move in random_moves(shell, 60, seed=2):
+    for move in jumps(shell, 60, seed=2):
         shell.set_state(**move)
     before = held_bytes()
-    for move in random_moves(shell, MOVES[name], seed=3):
+    for move in jumps(shell, MOVES[name], seed=3):
         shell.set_state(**move)
     grown = held_bytes() - before
     shell.close()

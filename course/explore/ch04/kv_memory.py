@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -156,6 +157,13 @@ def mean_fit(server: Server, prompt: int, output: int) -> float:
     return BLOCK * blocks_of(server) / (prompt + output / 2)
 
 
+@lru_cache(maxsize=64)
+def _drawn(number: int, prompt: int, output: int, longest: int, seed: int) -> Workload:
+    """The same requests at one a second, whatever the load."""
+    lengths = Lognormal.of_mean(output, 0.5, longest)
+    return draw(number, Poisson(1.0), Fixed(prompt), lengths, seed=seed)
+
+
 def traffic(
     server: Server, lengths: tuple[int, int], load: float, hit_share: float, seed: int
 ) -> Workload:
@@ -164,13 +172,9 @@ def traffic(
     number = int(np.clip(8 * mean_fit(server, prompt, output), 300, 1200))
     # An answer that could never fit would be refused, and is another lesson.
     longest = max(min(4 * output, BLOCK * blocks_of(server) - prompt), 1)
-    work = draw(
-        number,
-        Poisson(load * full_rate_per_s(server, prompt, output)),
-        Fixed(prompt),
-        Lognormal.of_mean(output, 0.5, longest),
-        seed=seed,
-    )
+    drawn = _drawn(number, prompt, output, longest, seed)
+    # the luck of the draw stays in the rate, as it does where it is drawn at that rate
+    work = drawn.scaled(drawn.rate_per_s * load * full_rate_per_s(server, prompt, output))
     if not hit_share:
         return work
     return replace(work, cached_prefix_tokens=np.full(number, int(hit_share * prompt)))
@@ -205,14 +209,14 @@ def _level(
 ) -> tuple[float, ...]:
     """One load's row of `Loads`."""
     run = run_of(server, lengths, load, hit_share, seed, seats)
-    gaps = run.pooled_gaps(np.isfinite(run.finish_s))
+    gaps, found = run.pooled_gaps(np.isfinite(run.finish_s)), run.summary()
     return (
         load,
         float(run.preemptions.mean()),
         recomputed_share(run),
-        float(np.nanquantile(run.tpot_s, 0.99)),
-        float(np.nanquantile(run.ttft_s, 0.99)),
-        float(np.nanquantile(run.e2e_s, 0.99)),
+        found.tpot.p99 or math.nan,
+        found.ttft.p99 or math.nan,
+        found.e2e.p99 or math.nan,
         gaps.largest or 0.0,
     )
 

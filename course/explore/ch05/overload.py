@@ -31,7 +31,7 @@ OPEN: Final = "accept everything"
 _GATES = (OPEN, "bounded queue", "deadline-aware", "shorter answers")
 SHORT_TOKENS: Final = 40
 """The gate "shorter answers" cuts to this."""
-_LOADS = np.array([3.0, 6.0, 9.0, 11.0, 12.0, 13.5, 15.0, 18.0, 24.0])
+_LOADS = np.array([3.0, 9.0, 11.0, 12.0, 13.5, 15.0, 18.0, 24.0])
 _STEADY_S = 40.0
 
 
@@ -120,7 +120,8 @@ def load_curve(gate: str, max_wait_s: float, noticed: bool, seed: int) -> LoadCu
             scenes.work_of(stretches, seed), scenes.cost(), scenes.config(), patience=patience,
             admission=gate_of(gate, max_wait_s),
         )  # fmt: skip
-        good[place] = run.goodput_per_s(scenes.PROMISE, start_s, end_s) or 0.0
+        there = (run.first_sent_s >= start_s) & (run.first_sent_s < end_s)
+        good[place] = (run.good(scenes.PROMISE) & there).sum() / _STEADY_S
     return LoadCurve(_LOADS, good, good / _LOADS)
 
 

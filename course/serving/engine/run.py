@@ -186,20 +186,14 @@ class Run:
     @cached_property
     def requests(self) -> RequestTable:
         """The requests as `course.serving.metrics` takes them."""
-        # the engine's own columns need no checks, which would take longer than a short run's steps
-        table: RequestTable = object.__new__(RequestTable)
-        table.__dict__.update(
+        return RequestTable.trusted(
             sent_s=self.arrival_s,
             first_token_s=self.first_token_s,
             last_token_s=self.finish_s,
             output_tokens=self.emitted_tokens.astype(np.int64),
             status=self.status,
             prompt_tokens=self.work.prompt_tokens[: len(self)],
-            scheduled_s=None,
-            end_s=None,
-            degraded=None,
         )
-        return table
 
     def window(self) -> Window:
         """Return the window from the first arrival to the last step's end."""

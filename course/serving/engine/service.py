@@ -218,7 +218,7 @@ def _resized(array: npt.NDArray[Any], used: int, room: int) -> npt.NDArray[Any]:
 
 
 def _cut(record: Any, used: int) -> Any:
-    return type(record)(*(column[: min(used, len(column))] for column in record))
+    return type(record)(*[column[:used] for column in record])
 
 
 def _costless_step(cost: StepCost, server: Server) -> ValueError:

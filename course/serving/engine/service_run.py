@@ -197,7 +197,7 @@ class ServiceRun:
     def requests(self) -> RequestTable:
         """The requests as `course.serving.metrics` takes them, by the user's clock."""
         last = self.attempts.emitted_tokens[self.last_attempt]
-        return RequestTable(
+        return RequestTable.trusted(
             sent_s=self.first_sent_s,
             first_token_s=self.first_token_s,
             last_token_s=np.where(self.finished, self.end_s, math.nan),
