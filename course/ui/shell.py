@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 R = TypeVar("R")
 
+# News of a running play button and of its slider may reach the kernel this many ticks apart.
+_TICKS_APART = 5
+
 _open: dict[str, tuple[str | None, list[Shell[Any, Any]]]] = {}
 
 
@@ -63,6 +66,7 @@ class Shell(Generic[P, R]):
         self._guess: Guess | None = None
         self._closed = predict and explorer.prediction is not None and _somebody_can_click()
         self._moving = False
+        self._players: dict[str, Any] = {}
         self._drawing = explorer.drawing(present)
         self._svg = LayeredSvg(self._drawing)
         self._shown = ("", "", False)
@@ -304,8 +308,10 @@ class Shell(Generic[P, R]):
             min=control.low, max=control.high, step=control.step, value=widget.value,
             interval=control.tick_ms, show_repeat=False, tooltip=f"Play: {control.label}",
         )  # fmt: skip
-        # Tied together in the browser: the slider moves, and tells the kernel as a hand would.
-        self._make(widgets.jslink, (button, "value"), (widget, "value"))
+        # Tied in the browser: the slider moves, and tells the kernel as a hand would. Not the other
+        # way: a dragged slider would first send the button's news, and the picture would wait.
+        self._make(widgets.jsdlink, (button, "value"), (widget, "value"))
+        self._players[name] = button
         # The buttons bear signs alone.
         words = self._make(widgets.HTML, value=theme.PLAY)
         bar = self._make(widgets.HBox, [button, words], layout=widgets.Layout(align_items="center"))
@@ -333,6 +339,10 @@ class Shell(Generic[P, R]):
         self._parameters = changed(self._parameters, values)
         self._mark_own_settings()
         self._redraw()
+        for name, button in self._players.items():
+            behind = abs(button.value - self._controls[name].value) / button.step
+            if not button.playing or behind > _TICKS_APART:
+                button.value = self._controls[name].value
 
     def _on_preset(self, change: Any) -> None:
         if not self._moving and change["new"] != theme.OWN_SETTINGS:
@@ -366,6 +376,8 @@ class Shell(Generic[P, R]):
                 value = getattr(parameters, name)
                 shown = control.words(value) if isinstance(control, Choice) else value
                 self._controls[name].value = shown
+            for name, button in self._players.items():
+                button.value = self._controls[name].value
             self._presets.value = preset.name if preset else theme.OWN_SETTINGS
         finally:
             self._moving = False

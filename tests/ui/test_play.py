@@ -40,9 +40,25 @@ def test_the_button_runs_over_the_slider_s_range_and_is_tied_to_it() -> None:
     slider = shell._controls["played"]
     assert (button.min, button.max, button.step) == (slider.min, slider.max, slider.step)
     assert button.value == slider.value
-    (link,) = [widget for widget in shell._all if type(widget).__name__ == "Link"]
+    (link,) = [widget for widget in shell._all if type(widget).__name__ == "DirectionalLink"]
     assert link.source == (button, "value")
     assert link.target == (slider, "value")
+    shell.close()
+
+
+def test_it_plays_on_from_where_the_slider_was_put() -> None:
+    shell = show(FOUR_WAYS, predict=False)
+    (button,) = buttons_of(shell)
+    shell._controls["played"].value = 40
+    assert button.value == 40
+    shell.set_state(played=60)
+    assert button.value == 60
+    # while it plays, a slider that is a tick behind does not hold it back; a hand does
+    button.playing = True
+    shell._controls["played"].value = 58
+    assert button.value == 60
+    shell._controls["played"].value = 10
+    assert button.value == 10
     shell.close()
 
 
