@@ -10,19 +10,20 @@ from typing import Final
 
 import numpy as np
 
-from course.serving._arguments import FloatArray
 from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, Run, Workload, simulate, simulate_service
 from course.serving.engine.orders import OrderKey
+from course.serving.scenes.long_prompts import (
+    BUDGET,
+    CHAT_ANSWER,
+    CHAT_PROMPT,
+    SEATS,
+    chats_and_documents,
+    server,
+    with_long_ones,
+)
 from course.serving.workload import Lognormal, Poisson, draw
 
-SEATS: Final = 256
-BUDGET: Final = 2048
-DOCUMENT_TOKENS: Final = 20_000
-EVERY_S: Final = 12.0
-_CHAT_PROMPT: Final = Lognormal(5.4, 0.8, most_tokens=4000)  # about 300 tokens on average
-_CHAT_ANSWER: Final = Lognormal(4.9, 0.7, most_tokens=1000)  # about 170
-_DOCUMENT_ANSWER: Final = 300
 STORM_PER_S: Final = 5.0
 _STORM_PROMPT: Final = Lognormal.of_mean(300.0, 0.8, most_tokens=2000)
 _STORM_ANSWER: Final = Lognormal.of_mean(400.0, 0.6, most_tokens=1500)
@@ -33,42 +34,7 @@ _REPORT_TOKENS: Final = 8000
 _REPORT_EVERY_S: Final = 3.0
 
 
-@lru_cache(maxsize=1)
-def server() -> RooflineStepCost:
-    """Return Llama-3.1-8B in bf16 on one H100."""
-    return RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
-
-
-def with_long_ones(chats: Workload, times_s: FloatArray, prompt: int, output: int) -> Workload:
-    """Return the chats, and a document of these lengths at each time; `label` says which is which.
-
-    >>> work = with_long_ones(Workload([0.0, 2.0], [5, 6], [1, 1]), np.array([1.0]), 900, 3)
-    >>> work.prompt_tokens.tolist(), work.label.tolist()
-    ([5, 900, 6], ['chat', 'document', 'chat'])
-    """
-    number = len(chats)
-    arrival_s = np.concatenate([chats.arrival_s, times_s])
-    order = np.argsort(arrival_s, kind="stable")
-    prompts = np.concatenate([chats.prompt_tokens, np.full(times_s.size, prompt)])
-    outputs = np.concatenate([chats.output_tokens, np.full(times_s.size, output)])
-    kind = np.where(order < number, "chat", "document")
-    return Workload(arrival_s[order], prompts[order], outputs[order], label=kind)
-
-
 # ------------------------------------------------------------------ documents among chats
-@lru_cache(maxsize=32)
-def chats_and_documents(
-    rate_per_s: float, documents: int, seed: int, tokens: int = DOCUMENT_TOKENS, chats: int = 1200
-) -> Workload:
-    """Return chats at a rate, and `documents` documents together every 12 s, the first after 6.
-
-    Raises ValueError where a rate or a number is no workload's.
-    """
-    work = draw(chats, Poisson(1.0), _CHAT_PROMPT, _CHAT_ANSWER, seed=seed).scaled(rate_per_s)
-    times_s = np.repeat(np.arange(EVERY_S / 2, work.arrival_s[-1], EVERY_S), documents)
-    return with_long_ones(work, times_s, tokens, _DOCUMENT_ANSWER)
-
-
 def run_budget(budget_tokens: int, seed: int = 1) -> Run:
     """Return 20 chats/s and a document of 20,000 tokens every 12 s on an H100, under a budget.
 
@@ -145,7 +111,7 @@ def try_seats(seats: int, seed: int = 1, memory_fraction: float = 0.9) -> dict[s
 @lru_cache(maxsize=32)
 def busy_work(seed: int) -> Workload:
     """Return 16 chats/s, and a report of 8,000 tokens every 3 s, for a server of 24 seats."""
-    chats = draw(_BUSY_CHATS, Poisson(_BUSY_PER_S), _CHAT_PROMPT, _CHAT_ANSWER, seed=seed)
+    chats = draw(_BUSY_CHATS, Poisson(_BUSY_PER_S), CHAT_PROMPT, CHAT_ANSWER, seed=seed)
     times_s = np.arange(_REPORT_EVERY_S / 2, 0.8 * chats.arrival_s[-1], _REPORT_EVERY_S)
     return with_long_ones(chats, times_s, _REPORT_TOKENS, 150)
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import choice_exercise, function_exercise, value_exercise
-from course.exercises.ch04_server import server, try_budget
+from course.exercises.ch04_server import try_budget
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Whole
 from course.serving.engine import EngineConfig, Run, Workload, simulate
+from course.serving.scenes.long_prompts import server
 
 # --- 4.3 a budget inside two promises -----------------------------------------------------------
 

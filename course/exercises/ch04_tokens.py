@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.ch04_server import BUDGET, chats_and_documents, server
 from course.exercises.definition import Wrong
 from course.exercises.values import Vector, Whole
 from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.scenes.long_prompts import BUDGET, chats_and_documents, server
 
 # --- 4.1 work, not requests ---------------------------------------------------------------------
 

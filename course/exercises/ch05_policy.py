@@ -13,8 +13,6 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.ch05_server import (
     PATIENCE,
-    PROMISE,
-    PROMISE_S,
     SCORED_S,
     rush,
     score,
@@ -24,6 +22,7 @@ from course.exercises.definition import TODO, Unacceptable, Wrong
 from course.exercises.values import Figures
 from course.serving.engine import Admission, ArrivingRequest, ServerState
 from course.serving.engine.admission import AdmissionPolicy
+from course.serving.scenes.burst import PATIENCE_S, PROMISE
 
 BUILT_IN = {
     "a queue of at most 16": Admission(max_waiting_requests=16),
@@ -82,7 +81,7 @@ def _first_attempt(prompt_tokens: int, output_tokens: int) -> ArrivingRequest:
     return ArrivingRequest(
         index=0, attempt=1, arrival_s=1.0, first_sent_s=1.0, prompt_tokens=prompt_tokens,
         predicted_output_tokens=output_tokens, priority=0.0, tenant="", patience=PATIENCE,
-        first_token_deadline_s=float("inf"), end_deadline_s=1.0 + PROMISE_S,
+        first_token_deadline_s=float("inf"), end_deadline_s=1.0 + PATIENCE_S,
     )  # fmt: skip
 
 
@@ -150,7 +149,7 @@ def _of_the_empty_server(refused: float) -> str:
     if refused == 100:
         return "It refuses every request, even on an empty server."
     return (
-        f"Even on an empty server, with all {PROMISE_S:g} s ahead of them, it refuses "
+        f"Even on an empty server, with all {PATIENCE_S:g} s ahead of them, it refuses "
         f"{refused:.1f} % of the requests: see what it reckons for the longest answers, of 160 "
         "tokens."
     )

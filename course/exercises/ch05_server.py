@@ -5,15 +5,12 @@ It is the server of that notebook's pictures; what is asked about it is in the o
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
-from course.serving.cost import RooflineStepCost
 from course.serving.engine import (
     Admission,
-    EngineConfig,
     Patience,
     PythonAdmission,
     Retry,
@@ -22,39 +19,28 @@ from course.serving.engine import (
     simulate_service,
 )
 from course.serving.engine.admission import AdmissionPolicy
-from course.serving.metrics import SLO
+from course.serving.scenes.burst import (
+    ANSWER,
+    PATIENCE_S,
+    PROMPT,
+    RETRIES,
+    Burst,
+    config,
+    cost,
+    drawn_lengths,
+)
+from course.serving.scenes.burst import (
+    PROMISE as PROMISE,
+)
 
-SEATS: Final = 40
-USUAL_PER_S: Final = 8.5
-PROMISE_S: Final = 10.0
-PATIENCE: Final = Patience(e2e_s=PROMISE_S, noticed=False)
-PROMISE: Final = SLO(e2e_s=PROMISE_S)
-THREE_ATTEMPTS: Final = Retry(attempts=3, delay_s=1.0)
+USUAL_PER_S: Final = Burst().rate_per_s
+PATIENCE: Final = Patience(e2e_s=PATIENCE_S, noticed=False)
+THREE_ATTEMPTS: Final = RETRIES["three attempts"]
 
 RUSH_S: Final = (15.0, 15.0, 25.0)
 """A trial's seconds of usual load, of three times as much, and of usual load again."""
-SCORED_S: Final = (0.0, sum(RUSH_S) - PROMISE_S)
+SCORED_S: Final = (0.0, sum(RUSH_S) - PATIENCE_S)
 """A trial counts the requests first sent in these seconds: the last ten may rightly still wait."""
-
-_PROMPT = (400.0, 0.8, 2000)  # mean, sigma of the logarithm, longest
-_ANSWER = (80.0, 0.6, 160)
-
-
-@lru_cache(maxsize=1)
-def server() -> tuple[RooflineStepCost, EngineConfig]:
-    """Return the price of a step and the dials of the notebook's server.
-
-    Llama-3.1-8B on one RTX 4090 with 40 seats; it completes 11.5 requests a second.
-
-    >>> cost, config = server()
-    >>> config.max_num_seqs
-    40
-    """
-    cost = RooflineStepCost("Llama-3.1-8B", "RTX-4090")
-    config = EngineConfig(
-        max_num_seqs=SEATS, max_num_batched_tokens=2048, num_kv_blocks=cost.kv_blocks()
-    )
-    return cost, config
 
 
 def rush(
@@ -83,10 +69,9 @@ def rush(
     ]
     arrival_s = np.sort(np.concatenate(parts))
     prompts, answers = (
-        np.clip(np.ceil(generator.lognormal(np.log(mean) - s**2 / 2, s, arrival_s.size)), 8, most)
-        for mean, s, most in (_PROMPT, _ANSWER)
+        drawn_lengths(generator, which, arrival_s.size) for which in (PROMPT, ANSWER)
     )
-    return Workload(arrival_s, prompts.astype(np.int64), answers.astype(np.int64))
+    return Workload(arrival_s, prompts, answers)
 
 
 def serve(
@@ -106,11 +91,10 @@ def serve(
     >>> serve(rush(0.0, seed=1)).attainment(PROMISE, 0.0, 200.0) > 0.99
     True
     """
-    cost, config = server()
     return simulate_service(
         work,
-        cost,
-        config,
+        cost(),
+        config(),
         patience=patience,
         retry=retry,
         admission=admission,

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise, value_exercise
-from course.exercises.ch05_server import PROMISE, USUAL_PER_S, rush, serve
+from course.exercises.ch05_server import USUAL_PER_S, rush, serve
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Whole
 from course.serving.cost import LinearStepCost
 from course.serving.engine import Admission, EngineConfig, Patience, Status, simulate_service
+from course.serving.scenes.burst import PROMISE
 from course.serving.workload import Fixed, Lognormal, Poisson, draw
 
 # --- 5.3 the shortest burst that tips it ----------------------------------------------------------

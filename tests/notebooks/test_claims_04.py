@@ -399,14 +399,3 @@ def test_a_preemption_mode_moves_nothing_while_memory_is_free() -> None:
     assert free.preemptions.sum() == 0
     unlimited = chats_run()
     assert np.array_equal(free.first_token_s, unlimited.first_token_s)
-
-
-def test_the_scene_is_the_explorers() -> None:
-    """What the exercises run on must be what the pictures show."""
-    from course.explore.ch04 import scenes
-
-    mine = scene.chats_and_documents(20.0, 3, 7, chats=500)
-    theirs: Workload = scenes.chats_and_documents(20.0, 3, 7, chats=500)
-    assert np.array_equal(mine.arrival_s, theirs.arrival_s)
-    assert np.array_equal(mine.prompt_tokens, theirs.prompt_tokens)
-    assert np.array_equal(mine.output_tokens, theirs.output_tokens)

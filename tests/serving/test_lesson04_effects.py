@@ -14,9 +14,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from course.explore.ch04 import scenes
 from course.serving.engine import simulate
 from course.serving.engine.config import EngineConfig
+from course.serving.scenes import long_prompts as scenes
 from course.serving.workload import Workload
 
 SEEDS = range(1, 21)

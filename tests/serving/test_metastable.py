@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from course.explore.ch05 import scenes
-from course.explore.ch05.scenes import GATES, PROMISE, RETRIES, Burst
 from course.serving.cost import LinearStepCost
 from course.serving.engine import (
     Admission,
@@ -24,6 +22,8 @@ from course.serving.engine import (
     Workload,
     simulate_service,
 )
+from course.serving.scenes import burst as scenes
+from course.serving.scenes.burst import GATES, PROMISE, RETRIES, Burst
 
 BURST = Burst()
 LENGTH_S = BURST.length_s

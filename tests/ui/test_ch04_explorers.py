@@ -13,12 +13,12 @@ from course.explore.ch04 import kv_memory as kv
 from course.explore.ch04 import long_prompt as lp
 from course.explore.ch04 import prefill_or_decode as pd
 from course.explore.ch04 import requests_or_tokens as rt
-from course.explore.ch04 import scenes
 from course.figures.ch04.long_prompt import stairs
 from course.figures.ch04.prefill_or_decode import CHUNKS
 from course.serving import catalog
 from course.serving.cost import StepFeatures
 from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.scenes import long_prompts as scenes
 from course.words import percent, seconds
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.explore.ch05 import four_verdicts, overload, retry_storm, scenes
+from course.explore.ch05 import four_verdicts, overload, retry_storm
 from course.explore.ch05.fairness import fairness, jain_index, max_min_shares
 from course.explore.ch05.four_verdicts import FOUR_VERDICTS
 from course.explore.ch05.overload import OVERLOAD
@@ -21,6 +21,7 @@ from course.explore.ch05.retry_storm import RETRY_STORM
 from course.explore.ch05.timeline import back_after_s
 from course.figures.ch05.over_time import OverTime
 from course.serving.engine import ServiceRun, Status
+from course.serving.scenes import burst as scenes
 from course.ui.shell import Shell, show
 from course.words import figures, percent
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from course.explore.ch04.scenes import (
+from course.figures.ch04.long_prompt import LongPrompt, LongPromptPicture, Outcome, Window
+from course.serving.scenes.long_prompts import (
     EVERY_S,
     REMEDIES,
     Dials,
@@ -16,7 +17,6 @@ from course.explore.ch04.scenes import (
     chats_and_documents,
     treat,
 )
-from course.figures.ch04.long_prompt import LongPrompt, LongPromptPicture, Outcome, Window
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
 from course.words import figures, percent, seconds

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from course.explore.ch04.scenes import server, step_gap_quantile
 from course.figures.ch04.prefill_or_decode import (
     CHUNKS,
     WAYS,
@@ -18,6 +17,7 @@ from course.figures.ch04.prefill_or_decode import (
 )
 from course.serving.engine import EngineConfig, Run, Workload, simulate
 from course.serving.engine.pools import PoolsRun, simulate_pools
+from course.serving.scenes.long_prompts import server, step_gap_quantile
 from course.serving.workload import Lognormal, Poisson, draw
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show

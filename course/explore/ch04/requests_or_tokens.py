@@ -8,14 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from course.explore.ch04.scenes import (
-    BUDGET,
-    CHAT_ANSWER,
-    CHAT_PROMPT,
-    DOCUMENT_ANSWER,
-    server,
-    step_gap_quantile,
-)
 from course.figures.ch04.requests_or_tokens import (
     Limited,
     RequestsOrTokens,
@@ -24,6 +16,14 @@ from course.figures.ch04.requests_or_tokens import (
 from course.serving.engine import Admission, EngineConfig, Workload
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
+from course.serving.scenes.long_prompts import (
+    BUDGET,
+    CHAT_ANSWER,
+    CHAT_PROMPT,
+    DOCUMENT_ANSWER,
+    server,
+    step_gap_quantile,
+)
 from course.serving.workload import Fixed, Poisson, RequestClass, mixture
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show

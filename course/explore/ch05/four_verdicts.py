@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from course.explore.ch05 import scenes
 from course.explore.ch05.fairness import fairness
 from course.figures.ch05.four_verdicts import (
     VERDICTS,
@@ -22,6 +21,7 @@ from course.serving.engine import Admission, Patience, Verdict, Workload
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
 from course.serving.metrics import cost_per_success_usd
+from course.serving.scenes import burst as scenes
 from course.ui import Explorer, Prediction, Preset, count, slider
 from course.ui.shell import Shell, show
 from course.words import figures, percent

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from course.explore.ch05 import scenes
 from course.explore.ch05.timeline import END_S, burst_until_end, over_time
 from course.figures.ch05.overload import (
     LoadCurve,
@@ -19,6 +18,7 @@ from course.figures.ch05.overload import (
 from course.serving.engine import Admission, Patience
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
+from course.serving.scenes import burst as scenes
 from course.serving.timelines import Status
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
 from course.ui.shell import Shell, show

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from course.explore.ch05 import scenes
 from course.explore.ch05.timeline import END_S, back_after_s, burst_until_end, over_time
 from course.figures.ch05.retry_storm import RetryStorm, RetryStormPicture
 from course.serving.engine import Admission, Retry
 from course.serving.engine.service_run import ServiceRun
+from course.serving.scenes import burst as scenes
 from course.serving.timelines import Status
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
 from course.ui.shell import Shell, show

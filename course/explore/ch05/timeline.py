@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from course.explore.ch05.scenes import Burst
 from course.figures.ch05.over_time import FloatArray, OverTime
 from course.serving.engine.service_run import ServiceRun
+from course.serving.scenes.burst import Burst
 from course.serving.timelines import BoolArray, Status
 
 BIN_S: Final = 5.0

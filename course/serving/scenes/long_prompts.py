@@ -1,8 +1,7 @@
 """Notebook 04's traffic and the remedies for its long prompts; a step is defined in the engine.
 
-One scene serves the explorers, the exercises and the tests: chats that come one by one, and every
-so often a group of documents that come together, on Llama-3.1-8B and one H100. Public traces give
-the same scene with other people's lengths.
+Chats come one by one, and every so often a group of documents together, on Llama-3.1-8B and one
+H100. Public traces give the same scene with other people's lengths.
 """
 
 from __future__ import annotations
@@ -81,19 +80,22 @@ def chats_and_documents(
     """
     short = _chats(chats, seed).scaled(rate_per_s)
     times_s = np.repeat(np.arange(EVERY_S / 2, short.arrival_s[-1], EVERY_S), documents)
-    arrival_s = np.concatenate([short.arrival_s, times_s])
+    return with_long_ones(short, times_s, document_tokens, DOCUMENT_ANSWER)
+
+
+def with_long_ones(chats: Workload, times_s: FloatArray, prompt: int, output: int) -> Workload:
+    """Return the chats, and a document of these lengths at each time; `label` says which is which.
+
+    >>> work = with_long_ones(Workload([0.0, 2.0], [5, 6], [1, 1]), np.array([1.0]), 900, 3)
+    >>> work.prompt_tokens.tolist(), work.label.tolist()
+    ([5, 900, 6], ['chat', 'document', 'chat'])
+    """
+    arrival_s = np.concatenate([chats.arrival_s, times_s])
     order = np.argsort(arrival_s, kind="stable")
-
-    def column(of_chats: npt.NDArray[np.int64], of_documents: int) -> npt.NDArray[np.int64]:
-        return np.concatenate([of_chats, np.full(times_s.size, of_documents)])[order]
-
-    kind = np.where(np.arange(arrival_s.size) < chats, "chat", "document")[order]
-    return Workload(
-        arrival_s[order],
-        column(short.prompt_tokens, document_tokens),
-        column(short.output_tokens, DOCUMENT_ANSWER),
-        label=kind,
-    )
+    prompts = np.concatenate([chats.prompt_tokens, np.full(times_s.size, prompt)])
+    outputs = np.concatenate([chats.output_tokens, np.full(times_s.size, output)])
+    kind = np.where(order < len(chats), "chat", "document")
+    return Workload(arrival_s[order], prompts[order], outputs[order], label=kind)
 
 
 @dataclass(frozen=True)

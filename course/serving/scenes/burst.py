@@ -30,6 +30,10 @@ MODEL: Final = "Llama-3.1-8B"
 GPU: Final = "RTX-4090"
 SEATS: Final = 40
 """max_num_seqs of the server."""
+PROMPT: Final = (400.0, 0.8, 2000)
+"""Tokens of a prompt: mean before the cut, sigma of their logarithm, longest."""
+ANSWER: Final = (80.0, 0.6, 160)
+"""Those of an answer."""
 PATIENCE_S: Final = 10.0
 """A client gives up after so many seconds without the whole answer."""
 SETTLING_S: Final = 20.0
@@ -119,14 +123,17 @@ def draws(seed: int, stretch: int = 0) -> tuple[FloatArray, IntArray, IntArray]:
     gaps, prompts, outputs = (np.random.default_rng([seed, stretch, part]) for part in range(3))
     return (
         gaps.exponential(size=_MOST),
-        _lengths(prompts, 400, 0.8, 2000),
-        _lengths(outputs, 80, 0.6, 160),
+        drawn_lengths(prompts, PROMPT, _MOST),
+        drawn_lengths(outputs, ANSWER, _MOST),
     )
 
 
-def _lengths(generator: np.random.Generator, mean: float, sigma: float, most: int) -> IntArray:
-    """Lognormal token counts of at least 8, at most `most`."""
-    drawn = generator.lognormal(np.log(mean) - sigma**2 / 2, sigma, size=_MOST)
+def drawn_lengths(
+    generator: np.random.Generator, which: tuple[float, float, int], number: int
+) -> IntArray:
+    """Return lognormal token counts of at least 8, for `PROMPT` or `ANSWER`."""
+    mean, sigma, most = which
+    drawn = generator.lognormal(np.log(mean) - sigma**2 / 2, sigma, size=number)
     return np.clip(np.ceil(drawn), 8, most).astype(np.int64)
 
 

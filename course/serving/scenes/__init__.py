@@ -1,0 +1,1 @@
+"""Servers and traffic that explorers, exercises and tests share; nothing is asked here."""
