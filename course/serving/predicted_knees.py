@@ -59,7 +59,8 @@ def predicted_knees(
 
     The engine gets the same users, the same lengths and the measured server's own KV pool, and its
     curve is judged by the same rule at the same loads. `cost_of`: the cost of a step for a
-    precision, "bf16" or "fp8"; nothing in it comes from these sweeps' knees.
+    precision, "bf16" or "fp8"; by default constants that were fitted to throughputs, these sweeps'
+    among them, and to no knee.
 
     >>> len(predicted_knees())
     7

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from course import explore
-from course.explore.ch01.requests_view import OfflinePage
 from course.figures.requests_view import MAX_ROWS, ViewedRequests, requests_chart, viewed
 from course.serving.engine import LinearStepCost, simulate
 from course.serving.metrics import RequestTable, Status
@@ -155,14 +154,6 @@ def test_the_spec_names_no_address_but_its_schema() -> None:
     assert '"url"' not in json.dumps(found)
 
 
-def test_the_page_carries_all_that_draws_it() -> None:
-    page = OfflinePage(requests_chart(ViewedRequests(table(20), True, "ours")))
-    text = page._repr_mimebundle_()["text/html"]
-    assert text.startswith('<iframe title="20 requests (ours)"')
-    assert not re.search(r"(?:src|href)=&quot;https?:", text)
-    assert not re.search(r"cdn\.jsdelivr|unpkg", text)
-
-
 def test_a_brush_over_the_points_filters_the_histogram() -> None:
     found = spec(ViewedRequests(table(100), True, "ours"))
     assert brushed(found) == 100, "with no brush every request is counted"
@@ -198,8 +189,7 @@ def test_the_list_changes_what_is_drawn() -> None:
 
 
 def test_what_comes_back_is_shown_by_a_notebook() -> None:
-    """The live chart where its widget is installed, the page otherwise; both have the chart."""
     run = simulate(draw(20, Poisson(20.0), Fixed(100), Fixed(5), seed=1), COST)
     shown = explore.requests_view(run)
-    assert type(shown).__name__ in ("JupyterChart", "OfflinePage")
+    assert type(shown).__name__ == "JupyterChart"
     assert json.loads(shown.chart.to_json())["title"]["text"] == "20 requests (simulated)"

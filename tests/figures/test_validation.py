@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from course.figures.validation import BAND, describe_points, draw_points, draw_steps
+from course.paths import DATA
 from course.serving.validation import committed_points, committed_steps
 
 POINTS = committed_points()
@@ -43,6 +44,8 @@ def test_pictures_show_every_row_and_say_so() -> None:
 def test_words_for_those_who_do_not_see_it_give_the_share_inside_the_band() -> None:
     inside = [abs(r.predicted_tokens_per_s / r.measured_tokens_per_s - 1) <= BAND for r in POINTS]
     assert f"{100 * np.mean(inside):.0f} % of the throughputs" in describe_points(POINTS)
+    readme = (DATA / "README.md").read_text(encoding="utf-8")
+    assert f"![{describe_points(POINTS)}](validation/serving_points.png)" in readme
     (one,) = POINTS[:1]
     assert "1 load level" in describe_points([one])
 

@@ -20,6 +20,7 @@ from course.explore.ch06.twenty_is_not_25 import most_per_s
 from course.paths import DATA
 from course.serving.cost import RooflineStepCost, StepFeatures
 from course.serving.load_point import measure, steady_window
+from course.serving.predicted_knees import as_frame, predicted_knees
 from tests.notebooks.claims import prose_of
 
 SAMPLE = DATA / "example_sweep"
@@ -227,6 +228,18 @@ def test_measured_sweeps(prose: str) -> None:
     assert "the simulated chat again, its nine lowest loads left out" in prose
     assert low.first == 9
     assert {a.load for a in (low.slo, low.plateau, low.two_segments)} == {None}
+
+
+def test_predicted_knees(prose: str) -> None:
+    """The lesson says how far a computed knee may be believed."""
+    ratios = as_frame(predicted_knees())["ratio"]
+    assert "Four of the seven come out within 8 %" in prose
+    assert sorted((ratios - 1).abs() < 0.08) == [False] * 3 + [True] * 4
+    assert "off by 19, 25 and 30 %, and they are just the three with answers of only 128" in prose
+    off = (ratios - 1).abs().sort_values()[4:]
+    assert [round(100 * x) for x in off] == [19, 25, 30]
+    assert all(" 128 out" in name for name in off.index)
+    assert sum(" 128 out" in name for name in ratios.index) == 3
 
 
 def test_the_provided_sweep(prose: str, tmp_path: Any) -> None:

@@ -4,39 +4,14 @@
 
 from __future__ import annotations
 
-import html
 import os
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from course.figures.requests_view import requests_chart, viewed
 from course.serving.results import BenchmarkResult, load_result
 
 if TYPE_CHECKING:
     from course.serving.engine.run import Run
-
-_HEIGHT_PX: Final = 660
-
-
-class OfflinePage:
-    """A chart with all that draws it, as a page inside the page: no widget and no network."""
-
-    def __init__(self, chart: Any) -> None:
-        self.chart = chart
-
-    def __repr__(self) -> str:
-        return f"chart: {self.chart.title.text}"
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        title = html.escape(str(self.chart.title.text), quote=True)
-        page = html.escape(
-            self.chart.to_html(inline=True, embed_options={"actions": False}), quote=True
-        )
-        frame = (
-            f'<iframe title="{title}" srcdoc="{page}" width="100%" height="{_HEIGHT_PX}" '
-            'style="border:0;background:#fff"></iframe>'
-        )
-        return {"text/html": frame, "text/plain": repr(self)}
 
 
 def requests_view(
@@ -51,14 +26,11 @@ def requests_view(
     Requests are points over their sending, above a histogram of their latency; each is brushed by
     dragging, and the other follows. No network is needed. `run` picks one of a file's runs,
     `latency` ("TTFT", "E2E", "TPOT") what is shown first, `seed` the sample of a file with more
-    than 5,000 requests. Returns altair's JupyterChart where anywidget is installed, otherwise an
-    `OfflinePage`; both have the chart as `chart`. Raises ResultFileError for a file that cannot be
-    read and ValueError where it holds only a summary, or for an unknown run or latency.
+    than 5,000 requests. Returns altair's JupyterChart. Raises ResultFileError for a file that
+    cannot be read and ValueError where it holds only a summary, or for an unknown run or latency.
     """
     found = load_result(source) if isinstance(source, (str, os.PathLike)) else source
     chart = requests_chart(viewed(found, run), latency=latency, seed=seed)
-    if find_spec("anywidget") is None:
-        return OfflinePage(chart)
     import altair as alt
 
     alt.JupyterChart.enable_offline()
