@@ -1,5 +1,5 @@
-"""The page for teachers names explorers, presets and exercises: in front of a room is a bad place to
-find that one of them is gone."""
+"""The page for teachers names explorers, presets and exercises: in front of a room is a bad place
+to find that one of them is gone."""
 
 from __future__ import annotations
 
