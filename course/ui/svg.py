@@ -91,7 +91,8 @@ class LayeredSvg:
         }
         data = set(self._drawing.data())
         pieces = [artist for artist in figure.get_children() if artist not in data]
-        pieces.sort(key=lambda artist: artist.get_zorder())
+        # the figure's ground lies below everything, whatever its order says
+        pieces.sort(key=lambda artist: (artist is not figure.patch, artist.get_zorder()))
         return "".join(
             self._piece(artist, keys.get(artist, ("figure", index, *common)), data)
             for index, artist in enumerate(pieces)
