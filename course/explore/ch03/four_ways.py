@@ -229,13 +229,13 @@ def _window_words(r: FourWays) -> str:
         if max(abs(cost_s), abs(saved_s)) < 5e-7:
             words += f" The {way} engine's wait changes nothing here."
             continue
-        paid = f"costs {seconds(cost_s)} of" if cost_s >= 0 else f"takes {seconds(-cost_s)} off"
-        won = f"saves {seconds(saved_s)}" if saved_s >= 0 else f"adds {seconds(-saved_s)}"
+        paid = f"adds {seconds(cost_s)} to" if cost_s >= 0 else f"takes {seconds(-cost_s)} off"
+        won = f"saves {seconds(saved_s)} of" if saved_s >= 0 else f"adds {seconds(-saved_s)} to"
         # Rounding in the sums of a thousand steps is no saving.
-        won = f"{won} of" if abs(saved_s) > 1e-6 else "saves nothing of"
+        won = won if abs(saved_s) > 1e-6 else "saves nothing of"
         words += (
             f" The {way} engine's wait {paid} the mean TTFT and {won} "
-            f"{seconds(plain.busy_s)} GPU time."
+            f"{seconds(plain.busy_s)} of GPU time."
         )
     return words
 

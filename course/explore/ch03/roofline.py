@@ -148,8 +148,11 @@ def _ridge_words(r: Roofline) -> str:
         f"({figures(r.reached_ridge_tokens)} at what kernels reach), whatever the context"
     )
     if r.ceiling_flop_per_byte < r.ridge_flop_per_byte:
+        whole = "The whole decode step, caches and all, never does"
+        if r.prefill_tokens:
+            whole = "Without the prompt the whole decode step never would"
         return (
-            f"{ridge}. The whole decode step, caches and all, never does with "
+            f"{ridge}. {whole} with "
             f"{r.context_tokens:,} tokens of context: no batch brings it past "
             f"{figures(r.ceiling_flop_per_byte)} operations a byte, and the ridge is at "
             f"{figures(r.ridge_flop_per_byte)}."

@@ -186,7 +186,10 @@ def _token_cost(p: TokenCostParameters) -> TokenCost:
 # ========================================================================================== words
 def _words(r: TokenCost) -> str:
     cards = "one card" if r.n_gpus == 1 else f"{r.n_gpus} cards"
-    head = f"{r.server}, {cards} at {r.price_words}"
+    price = r.price_words
+    if r.n_gpus > 1:
+        price = price.replace("an hour", "an hour each", 1)
+    head = f"{r.server}, {cards} at {price}"
     chosen = r.chosen
     if chosen is None:
         others = [layout.name for layout in r.layouts]
@@ -216,7 +219,7 @@ def _promise_words(r: TokenCost, chosen: LayoutCost) -> str:
         return f"Even the largest batch that fits keeps {promise}: {cheapest}."
     return (
         f"The cheapest batch that keeps {promise} has {chosen.inside:,} and costs "
-        f"{figures(chosen.inside_usd)}; the cheapest of all {cheapest}."
+        f"{figures(chosen.inside_usd)}; the largest that fits {cheapest}."
     )
 
 
@@ -282,9 +285,9 @@ def _frame(r: TokenCost) -> pd.DataFrame:
 
 
 def _question(r: TokenCost) -> str:
-    cards = "one card" if r.n_gpus == 1 else f"{r.n_gpus} cards"
+    cards, each = ("one card", "") if r.n_gpus == 1 else (f"{r.n_gpus} cards", " each")
     what = (
-        f"{r.server}, {cards} at {r.usd_per_gpu_hour:.2f} USD an hour each; "
+        f"{r.server}, {cards} at {r.usd_per_gpu_hour:.2f} USD an hour{each}; "
         f"{r.prompt_tokens:,} tokens in, {r.output_tokens:,} out."
     )
     if not r.tpot_promise_s:

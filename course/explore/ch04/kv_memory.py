@@ -340,7 +340,8 @@ def _question(r: KvMemory) -> str:
         )
     total = sum(r.parts_bytes)
     return (
-        f"{r.title}: {_gb(total)}, of which the server may use {percent(r.fraction)}. Weights take "
+        f"{r.title}: {_gb(total)} (of 10⁹ bytes each), of which the server may use "
+        f"{percent(r.fraction)}. Weights take "
         f"{_gb(r.parts_bytes[0])}, the reserve {_gb(r.parts_bytes[1])}, a token of KV {_kib(r)}. "
         f"How many sequences of {r.tokens:,} tokens fit?"
     )

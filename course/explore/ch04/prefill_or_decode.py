@@ -201,9 +201,9 @@ def _words(r: PrefillOrDecode) -> str:
     soonest = min(range(3), key=lambda i: r.here[i].ttft_p99_s)
     calmest = min(range(3), key=lambda i: r.here[i].gap_p99_s)
     both = (
-        f"{names[soonest]} has the shortest P99 TTFT and the shortest P99 gap"
+        f"with {names[soonest]} P99 TTFT and P99 gap are both shortest"
         if soonest == calmest
-        else f"the shortest P99 TTFT has {names[soonest]}, the shortest P99 gap {names[calmest]}"
+        else f"P99 TTFT is shortest with {names[soonest]}, the P99 gap with {names[calmest]}"
     )
     return (
         f"{r.rate_per_s:g} requests a second on two H100s, {figures(r.mean_prompt_tokens)} tokens "

@@ -218,8 +218,8 @@ def _words(r: RequestsOrTokens) -> str:
         f"{r.seats} requests: {_server_words(r.counting)}. At most {r.budget_tokens:,} tokens a "
         f"step and {percent(r.watermark)} of the cache: {_server_words(r.budgeted)}. On average "
         f"{percent(round(r.counting.mean_held_share, 2))} and "
-        f"{percent(round(r.budgeted.mean_held_share, 2))} of the {r.capacity_tokens:,} tokens in "
-        f"memory are used; {r.seats} documents would need "
+        f"{percent(round(r.budgeted.mean_held_share, 2))} of the {r.capacity_tokens:,} tokens "
+        f"that memory holds are used; {r.seats} documents would need "
         f"{percent(round(r.seats * (r.document_tokens + DOCUMENT_ANSWER) / r.capacity_tokens, 2))}."
     )
 

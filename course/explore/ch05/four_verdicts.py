@@ -288,9 +288,13 @@ def _asked_about(r: FourVerdicts) -> int:
 def _question(r: FourVerdicts) -> str:
     place = _asked_about(r)
     rates = ", ".join(f"{t.name} {figures(t.offered_per_s)}" for t in r.tenants)
-    gate = ", ".join(r.rules) or "none"
+    if not r.rules:
+        return (
+            f"Requests a second: {rates}. Nobody guards the door. What share of "
+            f"{r.tenants[place].name} is answered within {r.patience_s:g} s?"
+        )
     return (
-        f"Requests a second: {rates}. The gate: {gate}. With no gate "
+        f"Requests a second: {rates}. The gate: {', '.join(r.rules)}. With no gate "
         f"{percent(round(r.open_tenants[place].in_time, 2))} of {r.tenants[place].name} would be "
         f"answered within {r.patience_s:g} s. What share of it is, with the gate?"
     )

@@ -152,7 +152,7 @@ def _words(r: RetryStorm) -> str:
         f"second are answered within {r.patience_s:g} s; in the {r.after_s:.0f} s after it, at "
         f"the same load, {_rate(after)}."
     )
-    sent = f" {_rate(r.attempts_after_per_s)} attempts a second arrive then"
+    sent = f" Then {_rate(r.attempts_after_per_s)} attempts a second arrive"
     if r.refused_share > 0.005:
         sent += f" ({percent(round(r.refused_share, 2))} of them are refused)"
     waste = f"{percent(round(r.wasted_share, 2))} of what the server computes helps nobody"
@@ -188,11 +188,12 @@ def _verdict(r: RetryStorm) -> str:
 
 def _question(r: RetryStorm) -> str:
     limit = "without limit" if r.attempts is None else f"at most {r.attempts} times"
+    again = "does not send again" if r.attempts == 1 else f"sends again, {limit} in all"
     return (
         f"{_rate(r.rate_per_s)} new requests a second come before and after the burst, for a "
         f"server that can do {figures(r.capacity_per_s)}. A client that is refused or has waited "
-        f"{r.patience_s:g} s sends again, {limit} in all. How many attempts a second arrive "
-        f"in the {r.after_s:.0f} s after the burst?"
+        f"{r.patience_s:g} s {again}. How many attempts a second arrive in the "
+        f"{r.after_s:.0f} s after the burst?"
     )
 
 

@@ -254,8 +254,13 @@ class TokenCostPicture(Picture):
         promised = f"promise {seconds(promise)}" if promise else ""
         place(self._promise_words, 1.0, 1.06 * promise, promised)
         inside = chosen.inside if chosen and promise else 0
-        for edge, axes in zip(self._edge, (self._usd, self._tpot), strict=True):
-            edge.set_data([inside] * 2 if inside else [], list(axes.get_ylim()) if inside else [])
+        # from the price down to the batch, and on from the batch to the promise, clear of the words
+        ends = (
+            (self._usd.get_ylim()[0], chosen.inside_usd if chosen else math.nan),
+            (promise, self._tpot.get_ylim()[1]),
+        )
+        for edge, heights in zip(self._edge, ends, strict=True):
+            edge.set_data([inside] * 2 if inside else [], heights if inside else [])
 
     def _show_marks(self, result: TokenCost) -> None:
         chosen = result.chosen
@@ -271,7 +276,7 @@ class TokenCostPicture(Picture):
             f"{at:,}" if at == result.wanted_sequences else f"{at:,} of {result.wanted_sequences:,}"
         )
         points = [
-            (1, chosen.most, chosen.cheapest_usd, f"cheapest of all, {chosen.most:,}"),
+            (1, chosen.most, chosen.cheapest_usd, f"largest that fits, {chosen.most:,}"),
             (2, at, result.here_usd, f"your batch, {mine}"),
         ]
         if result.tpot_promise_s and chosen.keeps_promise:

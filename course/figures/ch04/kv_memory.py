@@ -156,10 +156,11 @@ class KvMemoryPicture(Picture):
             self._bar, va="top", ha="left", linespacing=1.3, fontsize="small"
         )
         self._curve = self.line(self._fits, GREEN, zorder=3)
-        self._point = self.line(self._fits, INK, marker="D", linestyle="", zorder=6)
+        self._point = self.line(self._fits, INK, marker="D", linestyle="", zorder=6, clip_on=False)
         self._fit_words = self.label(self._fits, va="bottom", zorder=7)
         self._swept = [
-            self.line(axes, ORANGE, marker="s", markersize=4, zorder=4) for axes in self._strips
+            self.line(axes, ORANGE, marker="s", markersize=4, zorder=4, clip_on=False)
+            for axes in self._strips
         ]
         self._safe = [
             self.line(axes, BLUE, linestyle=(0, (6, 2)), zorder=3) for axes in self._strips
@@ -169,7 +170,8 @@ class KvMemoryPicture(Picture):
             for axes in self._strips
         ]
         self._dots = [
-            self.line(axes, INK, marker="D", linestyle="", zorder=6) for axes in self._strips
+            self.line(axes, INK, marker="D", linestyle="", zorder=6, clip_on=False)
+            for axes in self._strips
         ]
         self._words = [
             self.label(axes, ORANGE, va="bottom", zorder=7, bbox=GROUND) for axes in self._strips
@@ -268,7 +270,7 @@ class KvMemoryPicture(Picture):
                 continue
             value = float(here[0])
             self._dots[number].set_data([result.load], [value])
-            left = result.load > 0.75
+            left = result.load > 0.6
             self._words[number].set_horizontalalignment("right" if left else "left")
             shift = -0.02 if left else 0.02
             at = min(value + 0.07 * top, 0.82 * top)

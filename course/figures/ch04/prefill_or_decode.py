@@ -22,7 +22,7 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch02.labels import spread
+from course.figures.ch02.labels import GROUND, spread
 from course.figures.ch03.marks import FloatArray, LogGuess
 from course.words import seconds
 
@@ -119,7 +119,15 @@ class PrefillOrDecodePicture(Picture):
         small = 11.0 if self.present else 10.0
         self._words = [
             [
-                self.label(axes, colour, va="center", ha="left", zorder=8, fontsize=small)
+                self.label(
+                    axes,
+                    colour,
+                    va="center",
+                    ha="left",
+                    zorder=8,
+                    fontsize=small,
+                    bbox=GROUND if colour == BLUE else None,
+                )
                 for colour in (ORANGE, BLUE, GREEN, PURPLE)
             ]
             for axes in (self._ttft, self._gap)
@@ -177,26 +185,29 @@ class PrefillOrDecodePicture(Picture):
         self._guess.show(guess, seconds(guess[1]) if guess else "")
 
     def _name(self, number: int, axes: Axes, result: PrefillOrDecode, tail: str) -> None:
-        """Write each way's P99 to the right of its line, apart from one another."""
-        values = [getattr(way, tail) for way in result.here]
-        heights = list(values)
-        words = [
-            f"first {seconds(values[0])}",
-            f"chunks {seconds(values[1])}",
-            f"pools {seconds(values[2])}",
-        ]
+        """Write each level way's P99 at its line's end, apart from one another, and the chunks'.
+
+        The latter stands beside the dot.
+        """
+        first, chunks, pools = (getattr(way, tail) for way in result.here)
+        heights, words = [first, pools], [f"first {seconds(first)}", f"pools {seconds(pools)}"]
         if number == 1:
             heights.append(result.second_p99_s)
             words.append(f"2nd {seconds(result.second_p99_s)}")
         low, high = np.log(axes.get_ylim())
         shares = [float(np.clip((np.log(h) - low) / (high - low), 0, 1)) for h in heights]
+        level = [text for text in self._words[number] if text is not self._words[number][1]]
         for text, share, word in zip(
-            self._words[number],
-            spread(shares, 0.09 if self.present else 0.062, 0.02, 0.98),
-            words,
-            strict=False,
+            level, spread(shares, 0.09 if self.present else 0.062, 0.02, 0.98), words, strict=False
         ):
             place(text, 10_400, float(np.exp(low + share * (high - low))), word)
+        beside = self._words[number][1]
+        on_left = result.chosen < len(CHUNKS) / 2
+        beside.set_horizontalalignment("left" if on_left else "right")
+        share = float(np.clip((np.log(chunks) - low) / (high - low), 0, 0.97))
+        share += 0.06 if share < 0.9 else -0.06
+        x = CHUNKS[result.chosen] * (1.1 if on_left else 0.91)
+        place(beside, x, float(np.exp(low + share * (high - low))), seconds(chunks))
 
 
 def _curves(result: PrefillOrDecode, name: str) -> list[FloatArray]:

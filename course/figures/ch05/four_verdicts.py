@@ -223,9 +223,10 @@ class FourVerdictsPicture(Picture):
             pair[0].set_data(x, [0.5, 0.5])
             pair[1].set_data(x[:1], [0.5])
             pair[2].set_data(x[1:], [0.5])
+        dearest = self._scores[1].get_xlim()[1]
         texts = (
             (figures(own.good_per_s), figures(opened.good_per_s)),
-            (_usd(own.cost_usd), _usd(opened.cost_usd)),
+            (_usd(own.cost_usd, dearest), _usd(opened.cost_usd, dearest)),
             (f"{own.fairness:.2f}", f"{opened.fairness:.2f}"),
         )
         for words, (ours, theirs) in zip(self._score_words, texts, strict=True):
@@ -245,6 +246,8 @@ class FourVerdictsPicture(Picture):
         place(self._guess_words, x + (3 if right else -3), y, f"your guess {figures(value)} %")
 
 
-def _usd(value: float | None) -> str:
-    """A small price with two figures; the panel's title says of what."""
-    return "none is good" if value is None else figures(value, 2)
+def _usd(value: float | None, edge: float) -> str:
+    """A small price with two figures; an arrow where its mark would lie beyond the panel's edge."""
+    if value is None:
+        return "none is good"
+    return f"{figures(value, 2)}{' →' if value > edge else ''}"

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch, Rectangle
 
 from course.figures.axes import BLUE, INK, MUTED, ORANGE, SKY, YELLOW, Picture, place
+from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import NOTHING, between
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,7 +64,7 @@ class BurstShade:
         size = 10.5 if picture.present else 9.0
         looks: dict[str, Any] = {
             "ha": "center", "va": "top", "fontsize": size, "linespacing": 1.2, "zorder": 9,
-            "transform": axes.get_xaxis_transform(),
+            "transform": axes.get_xaxis_transform(), "bbox": GROUND,
         }  # fmt: skip
         self._words = [picture.label(axes, INK, **looks) for _ in range(3)] if words else []
 

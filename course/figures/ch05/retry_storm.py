@@ -141,7 +141,8 @@ class RetryStormPicture(Picture):
 
 def _words(result: RetryStorm, top: float) -> tuple[str, str, str]:
     before, _, after = result.good_per_s
-    high = float(result.time.attempts_per_s.max())
+    time = result.time
+    high = float(time.attempts_per_s[time.middle_s > time.burst_s[1]].max(initial=0.0))
     sent = figures(result.attempts_after_per_s)
     beyond = f"; at most {figures(high)}" if high > top else ""
     return (
