@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from course.explore.ch06.ramp import BASE, RAMP, RampParameters
 from course.explore.ch06.servers import (
@@ -238,6 +239,17 @@ def test_no_load_inside_the_promise_is_said(opened: Any) -> None:
     assert "no load that was run keeps the SLO" in words
 
 
+@presets_of(RAMP)
+def test_no_limit_runs_through_the_words_of_a_load(opened: Any, preset: str) -> None:
+    shell = opened(RAMP, preset)
+    picture, r = shell._drawing, shell.result
+    renderer = FigureCanvasAgg(picture.figure).get_renderer()
+    for panel, limit in ((1, r.ttft_limit_s), (2, 1e3 * r.tpot_limit_s)):
+        box = picture._words[panel].get_window_extent(renderer)
+        height = picture._panels[panel].transData.transform((0, limit))[1]
+        assert not box.y0 < height < box.y1
+
+
 # --- which knee ----------------------------------------------------------------------------------
 
 
@@ -245,6 +257,7 @@ def test_the_measured_curves_on_offer_are_those_of_the_catalogue() -> None:
     assert set(MEASURED) == {sweep.name for sweep in catalogue_sweeps()}
     control = controls_of(WHICH_KNEE.parameters)["curve"]
     assert len({words for words, _ in control.options}) == 1 + len(MEASURED)
+    assert max(len(words) for words, _ in control.options) <= 41, "or the list cuts them"
 
 
 def by_hand() -> dict[str, dict[str, str]]:
@@ -344,6 +357,30 @@ def test_five_runs_give_every_knee_of_the_chat_an_interval(opened: Any) -> None:
     once = opened(WHICH_KNEE, "Simulated chat", runs=1)
     assert once.result.slo.band is None
     assert "that takes five runs of each load" in once.sentence
+
+
+def test_a_measured_sweep_was_run_once_and_offers_no_more_runs(opened: Any) -> None:
+    """A slider that does nothing beside “that takes five runs” sends somebody to the slider."""
+    shell = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B")
+    assert "The sweep was run once, so no knee has an interval." in shell.sentence
+    assert WHICH_KNEE.idle(shell.parameters) == ("runs",)
+    assert shell.result.runs == 1
+    assert not WHICH_KNEE.idle(opened(WHICH_KNEE).parameters)
+
+
+@presets_of(WHICH_KNEE)
+@pytest.mark.parametrize("present", [False, True])
+def test_no_knee_and_no_curve_runs_through_a_limits_words(preset: str, present: bool) -> None:
+    shell = show(WHICH_KNEE, preset, predict=False, present=present)
+    picture = shell._drawing
+    renderer = FigureCanvasAgg(picture.figure).get_renderer()
+    for text, curve, panel in zip(picture._limit_words, picture._latencies, (1, 2), strict=True):
+        box = text.get_window_extent(renderer)
+        lines = [curve, *(knees[panel] for knees in picture._knees)]
+        for line in lines:
+            path = line.get_transform().transform_path(line.get_path())
+            assert not (len(path.vertices) and path.intersects_bbox(box, filled=False))
+    shell.close()
 
 
 def test_the_plateaus_price_is_named(opened: Any) -> None:

@@ -294,9 +294,11 @@ def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> Non
     assert [box.get_y() for box in drawing._boxes] == pytest.approx([0, *np.cumsum(heights)[:-1]])
     x, y = xy(drawing._here)
     assert (x[0], y[0]) == (r.batch, 1e3 * taken.median_s)
-    assert f"took {seconds(taken.median_s)}. The single kernels say {seconds(said_s)}" in (
-        shell.sentence
-    )
+    kernels_s = predict_decode_s(fit, record.model, r.batch, r.context_tokens)
+    said = f"took {seconds(taken.median_s)}. The single kernels say {seconds(kernels_s)}"
+    assert said in shell.sentence
+    # 10.2 ms, times 1.33, is 13.6 ms: “13.6 ms, times 1.33” would have somebody multiply twice
+    assert (f") {seconds(said_s)}, " in shell.sentence) == p.calibrated
     batch, step_ms = xy(drawing._curve)
     for at in (1, len(batch) // 2):
         b = max(1, round(batch[at]))

@@ -211,9 +211,13 @@ def _promise(r: Fleet) -> str:
 
 def _words(r: Fleet) -> str:
     ours = r.ours
+    more = " and ".join(
+        ([f"growth by {r.growth:g}"] if r.growth > 1 else [])
+        + ([f"bursts of {r.burst:g}"] if r.burst > 1 else [])
+    )
     peak = (
-        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s; with growth by "
-        f"{r.growth:g} and bursts of {r.burst:g} that is {figures(r.peak_per_s)} at the peak."
+        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s; "
+        f"{f'with {more} that is {figures(r.peak_per_s)} at' if more else 'that is also'} the peak."
     )
     if ours.replicas is None or ours.gpus is None or ours.usd_per_month is None:
         return f"{peak} {r.title} {ours.why_not} ({_promise(r)}). {_other_words(r)}"
@@ -263,8 +267,9 @@ def _frame(r: Fleet) -> pd.DataFrame:
 
 def _question(r: Fleet) -> str:
     return (
-        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s, to grow by "
-        f"{r.growth:g}, with bursts of {r.burst:g}; {r.failures} "
+        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s"
+        f"{f', to grow by {r.growth:g}' if r.growth > 1 else ''}, "
+        f"with bursts of {r.burst:g}; {r.failures} "
         f"{'replica' if r.failures == 1 else 'replicas'} may be down. {r.title} can be trusted "
         f"with {figures(r.holds_per_s)} requests/s. How many replicas do you buy?"
     )
@@ -308,7 +313,7 @@ PLAN_FLEET = Explorer(
         ),
         Preset(
             "N+1",
-            "A small service: 12 requests/s in the busiest hour. One replica nearly holds it.",
+            "A small service: 12 requests/s in the busiest hour. One replica just holds it.",
             "What does the spare cost here, in per cent? And with 120 requests/s?",
             {"busiest_per_s": 12.0, "growth": 1.0, "burst": 1.5, "failures": 1},
         ),

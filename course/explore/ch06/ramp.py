@@ -288,8 +288,14 @@ def _beside_words(r: Ramp) -> str:
     load = (
         "no load" if held == 0 else "every load" if held is None else f"{figures(held)} requests/s"
     )
+    far = float(r.beside.load_per_s[-1])
+    on = (
+        f" (its curve goes on to {figures(far)} requests/s)"
+        if far > 3 * r.curve.load_per_s[-1]
+        else ""
+    )
     return (
-        f" In grey, the chat on an H100: {figures(float(r.beside.output_tokens_per_s.max()))} "
+        f" In grey, the chat on an H100{on}: {figures(float(r.beside.output_tokens_per_s.max()))} "
         f"tokens/s at most, and {load} inside the same SLO."
     )
 

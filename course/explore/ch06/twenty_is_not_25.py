@@ -297,8 +297,8 @@ def _verdict(r: OneEvent) -> str:
         else "no load of the sweep is inside the promise"
     )
     return (
-        f"A sweep says of this replica: {held}, and however many come, it finishes about "
-        f"{figures(r.most_per_s)} a second."
+        f"A sweep says of this replica: {held}, and however many more come, it finishes no more "
+        f"than about {figures(r.most_per_s)} a second in the long run."
     )
 
 

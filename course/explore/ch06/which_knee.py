@@ -77,9 +77,23 @@ def _short(name: str) -> str:
     return short.replace(" tokens in", " in").replace(" on ", ", ", 1)
 
 
+def _option(name: str) -> str:
+    """A sweep's name as a narrow list has it: what tells it from its neighbours comes first.
+
+    >>> _option("A-3.1-8B in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 100 out (nim-1.5)")
+    '200→100 tokens, A-8B fp8, 2×H100'
+    """
+    model, precision, cards, tokens_in, tokens_out = re.findall(
+        r"(.+) in (\w+) on (.+)-\d+GB-\w+, (\d+) tokens in and (\d+) out", name
+    )[0]
+    model = re.sub(r"-(3\.\d|Nano)-", "-", model)
+    cards = cards.replace(" ", "")
+    return f"{tokens_in}→{tokens_out} tokens, {model} {precision}, {cards}"
+
+
 _CURVES: Final = {
     "simulated chat (Llama-3.1-8B, one H100)": _SIMULATED,
-    **{f"measured: {_short(name)}": name for name in MEASURED},
+    **{_option(name): name for name in MEASURED},
 }
 """What is read → the name of the sweep."""
 
@@ -90,7 +104,8 @@ class WhichKneeParameters:
 
     curve: str = choice(
         _SIMULATED, _CURVES, label="Curve",
-        help="Simulated here, or measured on real GPUs by others (data/serving_points.csv)",
+        help="Simulated here; or measured on real GPUs by others, by the tokens of a prompt → of "
+        "an answer (data/serving_points.csv)",
     )  # fmt: skip
     runs: int = stops(
         5, (1, 3, 5), label="Runs of each load",
@@ -198,7 +213,7 @@ def _slo_knee(p: WhichKneeParameters) -> Knee:
     found = [
         find_knee(
             loads, throughput, curve.latencies[name][:, used], "slo", limit=limit_s,
-            load_unit=curve.load_unit, promise=f"{name} ≤ {seconds(limit_s)}",
+            load_unit=curve.load_unit, promise=f"{name} ≤\u00a0{seconds(limit_s)}",
         )
         for name, limit_s in limits
     ]  # fmt: skip
@@ -227,6 +242,7 @@ def _which_knee(p: WhichKneeParameters) -> WhichKnee:
     loads, mean = curve.loads[used], curve.throughput[:, used].mean(axis=0)
     return WhichKnee(
         title=curve.title,
+        measured=isinstance(curve.source, MeasuredSweep),
         load_unit=curve.load_unit,
         runs=int(curve.throughput.shape[0]),
         loads=curve.loads,
@@ -266,14 +282,14 @@ def _stick(loads: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _promise(r: WhichKnee) -> str:
-    return " and ".join(f"{limit.name} ≤ {seconds(limit.limit_s)}" for limit in r.limits)
+    return " and ".join(f"{limit.name} ≤\u00a0{seconds(limit.limit_s)}" for limit in r.limits)
 
 
 def _words(r: WhichKnee) -> str:
     points = r.last - r.first + 1
-    runs = "once" if r.runs == 1 else f"{r.runs} times"
+    runs = "" if r.measured else ", each run once" if r.runs == 1 else f", each run {r.runs} times"
     head = (
-        f"{r.title}: {points} load{'' if points == 1 else 's'}, each run {runs}. "
+        f"{r.title}: {points} load{'' if points == 1 else 's'}{runs}. "
         f"By the SLO ({_promise(r)}) {_says(r, r.slo)}; by the plateau {_says(r, r.plateau)}; by "
         f"two straight pieces {_says(r, r.two_segments)}."
     )
@@ -311,6 +327,8 @@ def _price_words(r: WhichKnee) -> str:
 def _interval_words(r: WhichKnee) -> str:
     if r.runs >= 5 or not any(a.load for a in (r.slo, r.plateau, r.two_segments)):
         return ""
+    if r.measured:
+        return " The sweep was run once, so no knee has an interval."
     return " No knee has an interval: that takes five runs of each load."
 
 
@@ -394,6 +412,7 @@ WHICH_KNEE = Explorer(
         answer=lambda r: r.slo.load,
         mark=lambda r, guess: (guess, r.throughput_at(guess)),
     ),
+    idle=lambda p: () if p.curve == _SIMULATED else ("runs",),
 )
 
 

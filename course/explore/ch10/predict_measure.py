@@ -144,9 +144,12 @@ def _words(r: PredictMeasure) -> str:
     nearest = "" if r.batch == r.wanted_batch else f" (nearest to {r.wanted_batch})"
     missing = f" (no {r.wanted_precision} in this run)" if r.precision != r.wanted_precision else ""
     compared = f"{off_words(r.residual)} that"
-    how = ""
+    said = seconds(r.predicted_s)
     if r.calibrated:
-        how = f", times {figures(r.factor, 3)} since batch {r.first_batch} was looked at first"
+        said = (
+            f"{seconds(r.predicted_s / r.factor)}, times {figures(r.factor, 3)} (from a look at "
+            f"batch {r.first_batch}) {said}"
+        )
     share = [f"{name} {seconds(part)}" for name, part in zip(PARTS, r.parts_s, strict=True)]
     worst = float(np.abs(r.off).max())
     others = "other measured steps" if r.calibrated else "measured steps"
@@ -154,8 +157,8 @@ def _words(r: PredictMeasure) -> str:
     return (
         f"{r.lead} a step of the small transformer ({r.layers} layers, width {r.hidden}) in "
         f"{r.precision}{missing} with batch {r.batch}{nearest} and {r.context_tokens} tokens of "
-        f"context took {seconds(r.here_s)}. The single kernels say {seconds(r.predicted_s)}"
-        f"{how}, {compared}: {', '.join(share)}. Over all {len(r.off)} {others} the prediction "
+        f"context took {seconds(r.here_s)}. The single kernels say {said}, "
+        f"{compared}: {', '.join(share)}. Over all {len(r.off)} {others} the prediction "
         f"is off by {100 * middle:.0f}\u00a0% in the middle and {100 * worst:.0f}\u00a0% at worst."
     )
 
@@ -218,14 +221,14 @@ PREDICT_MEASURE = Explorer(
         ),
         Preset(
             "A full house",
-            "Thirty-two sequences, the largest batch that was measured quickly.",
+            "Thirty-two sequences, the largest batch of a quick run.",
             "32 times the tokens: how many times as long?",
             {"batch": 32},
         ),
         Preset(
             "A longer memory",
             "Eight sequences again, now with the longest context that was measured.",
-            "The weights are the same. Which bar grows?",
+            "The weights are the same. Which part of the bar grows?",
             {"batch": 8, "context": "long"},
         ),
         Preset(

@@ -30,7 +30,11 @@ from course.words import figures
 # Few limits, far apart, so that the axes hold still while a slider moves.
 _PER_S: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 _REPLICAS: Final = (5.0, 20.0, 60.0, 200.0, 600.0, 2000.0)
-_BILL: Final = (10.0, 50.0, 200.0, 1000.0, 5000.0, 25_000.0)
+_BILL: Final = (
+    10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, 10_000.0, 25_000.0,
+)  # fmt: skip
+_SHRINK_BELOW: Final = 0.3
+"""So little of an axis in use that the numbers on the bars would leave it."""
 
 # Purpose, colour, hatch: stacked from the left in this order.
 _PURPOSES: Final = (
@@ -199,7 +203,10 @@ class FleetPicture(Picture):
         held, failed = (
             n * result.holds_per_s for n in (replicas, max(replicas - result.failures, 0))
         )
-        top = coarse_limit(axes.get_ylim()[1], 1.05 * max(held, result.peak_per_s), _PER_S)
+        top = coarse_limit(
+            axes.get_ylim()[1], 1.05 * max(held, result.peak_per_s), _PER_S,
+            shrink_below=_SHRINK_BELOW,
+        )  # fmt: skip
         if top != axes.get_ylim()[1]:
             axes.set_ylim(0, top)
         floor, wide = np.zeros(24), (hours + 0.06, hours + 0.94)
@@ -218,7 +225,7 @@ class FleetPicture(Picture):
     def _show_stack(self, result: Fleet, guess: Point | None) -> None:
         axes, replicas = self._stack, result.ours.replicas
         needed = 1.06 * max(replicas or 1, min(guess[0], 3 * (replicas or 1)) if guess else 0)
-        right = coarse_limit(axes.get_xlim()[1], needed, _REPLICAS)
+        right = coarse_limit(axes.get_xlim()[1], needed, _REPLICAS, shrink_below=_SHRINK_BELOW)
         if right != axes.get_xlim()[1]:
             axes.set_xlim(0, right)
         start = 0
@@ -227,8 +234,14 @@ class FleetPicture(Picture):
             number = by_purpose.get(name, 0)
             corners = (np.array([float(v)]) for v in (start, start + number, -0.34, 0.34))
             patch.set_path(boxes(*corners))
-            words = str(number) if number > 0.035 * right else ""
-            place(text, start + number / 2, 0.0, words)
+            words = str(number) if number else ""
+            if number > (0.055 if self.present else 0.035) * right:
+                text.set_horizontalalignment("center")
+                place(text, start + number / 2, 0.0, words)
+            else:  # beside the stack, for the last piece; the others have no room for a number
+                text.set_horizontalalignment("left")
+                last = text is self._stack_words[-1]
+                place(text, start + number + 0.008 * right, 0.0, words if last else "")
             start += number
         place(self._none, 0.02 * right, 0.0, result.ours.why_not)
         words = f"{guess[0]:g}" if guess else ""
@@ -237,7 +250,9 @@ class FleetPicture(Picture):
     def _show_bill(self, result: Fleet) -> None:
         axes = self._bill
         costs = [(c.usd_per_month or 0.0) / 1e3 for c in result.choices]
-        top = coarse_limit(axes.get_ylim()[1], 1.25 * max(*costs, 1.0), _BILL)
+        top = coarse_limit(
+            axes.get_ylim()[1], 1.25 * max(*costs, 1.0), _BILL, shrink_below=_SHRINK_BELOW
+        )
         if top != axes.get_ylim()[1]:
             axes.set_ylim(0, top)
         chosen = result.choices.index(result.ours)

@@ -228,30 +228,38 @@ class RampPicture(Picture):
             percent(round(float(here.kv_share[0]), 3)),
         )
         x = min(result.load_per_s, right)
+        limits = {1: result.ttft_limit_s, 2: 1e3 * result.tpot_limit_s}
         marks, uprights = [], []
         for i, (axes, words) in enumerate(zip(self._panels, spoken, strict=True)):
             low, high = axes.get_ylim()
             y = min(max(float(_panels_of(here)[i][0]), low), high)
             uprights.append((axes, [x, x], [low, high]))
             marks.append((axes, [x], [y]))
-            self._say(i, x, y, words + beyond)
+            self._say(i, x, y, words + beyond, limits.get(i))
         self._here.show(uprights)
         self._marks.show(marks)
 
-    def _say(self, i: int, x: float, y: float, words: str) -> None:
-        """Write `words` where the curve is not: above it on its left, or below it on its right."""
+    def _say(self, i: int, x: float, y: float, words: str, limit: float | None) -> None:
+        """Write `words` where the curve is not: above it on its left, or below it on its right.
+
+        Where the line of the `limit` would run through them they change the side, or pass it.
+        """
         axes, text = self._panels[i], self._words[i]
-        right = axes.get_xlim()[1]
+        right, share = axes.get_xlim()[1], _share(axes, y)
         on_left = x > 0.35 * right
-        falls = axes is self._kept
-        below = falls or not on_left
-        if _share(axes, y) > 0.85:
-            below = True
-        elif _share(axes, y) < 0.15:
-            below = False
+        below = share > 0.85 or (share >= 0.15 and (axes is self._kept or not on_left))
+        tall, gap = 0.16 if self.present else 0.09, 0.035
+        edge = share - gap if below else share + gap
+        if limit is not None:
+            line, low = _share(axes, limit), edge - tall if below else edge
+            if low - 0.02 < line < low + tall + 0.02:
+                if on_left and not below and x < 0.7 * right and share > tall + 2 * gap:
+                    on_left, below, edge = False, True, share - gap
+                else:
+                    edge = line - 0.02 if below else line + 0.02
         text.set_horizontalalignment("right" if on_left else "left")
         text.set_verticalalignment("top" if below else "bottom")
-        place(text, x + (-0.02 if on_left else 0.025) * right, _moved(axes, y, below), words)
+        place(text, x + (-0.02 if on_left else 0.025) * right, _height(axes, edge), words)
 
 
 def _panels_of(curve: LoadCurve) -> tuple[np.ndarray, ...]:
@@ -274,10 +282,9 @@ def _share(axes: Axes, y: float) -> float:
     return (y - low) / (high - low)
 
 
-def _moved(axes: Axes, y: float, down: bool) -> float:
-    """A height moved a little up, or down, on either kind of scale."""
+def _height(axes: Axes, share: float) -> float:
+    """The height at a share of the axes'."""
     low, high = axes.get_ylim()
-    step = -0.035 if down else 0.035
     if axes.get_yscale() == "log":
-        return float(y * (high / low) ** step)
-    return y + step * (high - low)
+        return float(low * (high / low) ** share)
+    return low + share * (high - low)

@@ -153,7 +153,7 @@ class OneEventPicture(Picture):
         bars = max(result.arrived_per_s.max(), result.finished_per_s.max(), result.held_per_s)
         for axes, most, steps in (
             (self._rates, 1.05 * bars, _RATES),
-            (self._people, 1.15 * max(result.most_waiting, result.running.max()), _PEOPLE),
+            (self._people, 1.2 * max(result.most_waiting, result.running.max()), _PEOPLE),
         ):
             top = coarse_limit(axes.get_ylim()[1], float(most), steps, shrink_below=0.25)
             if top != axes.get_ylim()[1]:
@@ -181,8 +181,10 @@ class OneEventPicture(Picture):
         on_left = x > 0.55 * right
         self._people_words.set_horizontalalignment("right" if on_left else "left")
         words = f"{most:,} wait" if most > 5 else ""
-        shift = (-0.015 if on_left else 0.015) * right
-        place(self._people_words, x + shift, min(most, 0.82 * top), words)
+        reach = (-0.015 if on_left else 0.015) * right, (-0.17 if on_left else 0.17) * right
+        under = np.abs(result.at_min - x - sum(reach) / 2) <= abs(reach[1] - reach[0]) / 2
+        y = max(result.waiting[under].max(), result.running[under].max(), most) + 0.03 * top
+        place(self._people_words, x + reach[0], min(float(y), 0.86 * top), words)
 
     def _show_tail(self, result: OneEvent) -> None:
         bars, tails = result.bars_min, result.ttft_p99_s

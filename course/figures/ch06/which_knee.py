@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
@@ -58,11 +59,13 @@ class Limit:
 class WhichKnee:
     """One curve, shape (points,) and (runs, points), and what three methods make of its points.
 
-    Only the points `first` … `last` are used. `plateau_level` in output tokens/s and `stick`, the
-    corners of the two straight pieces, are None where there is no such knee.
+    A `measured` curve was not simulated here. Only the points `first` … `last` are used.
+    `plateau_level` in output tokens/s and `stick`, the corners of the two straight pieces, are None
+    where there is no such knee.
     """
 
     title: str
+    measured: bool
     load_unit: str
     runs: int
     loads: np.ndarray
@@ -277,6 +280,7 @@ class WhichKneePicture(Picture):
 
     def _show_latencies(self, result: WhichKnee) -> None:
         used, right = result.used, self._curve.get_xlim()[1]
+        span = self._free_span(result)
         by_panel = {("TTFT" in limit.name): limit for limit in result.limits}
         for first, curve, line, text in zip(
             (True, False), self._latencies, self._limits, self._limit_words, strict=True
@@ -285,8 +289,35 @@ class WhichKneePicture(Picture):
             if limit is None:
                 curve.set_data([], [])
                 line.set_data([], [])
+                text.set(ha="left", va="bottom")
                 place(text, 0.05 * right, 1.0 if first else 40.0, "not told by the sweep")
                 continue
             curve.set_data(result.loads[used], scale * limit.values_s[:, used].mean(axis=0))
             line.set_data([0, right], [scale * limit.limit_s] * 2)
-            place(text, 0.03 * right, 1.06 * scale * limit.limit_s, seconds(limit.limit_s))
+            self._say_limit(text, curve, scale * limit.limit_s, span)
+            text.set_text(seconds(limit.limit_s))
+
+    def _say_limit(self, text: Text, curve: Line2D, y: float, span: tuple[float, float]) -> None:
+        """Put a limit's words above its line, or below where the curve runs just above it."""
+        low, high = text.axes.get_ylim() if text.axes else (1.0, 10.0)
+        x, ys = (np.asarray(data, dtype=float) for data in curve.get_data())
+        there = np.interp(np.linspace(*span, 9), x, ys)
+        height = np.log(there / y) / np.log(high / low)
+        under = bool(((height > -0.02) & (height < (0.2 if self.present else 0.13))).any())
+        on_right = span[1] > 0.9 * self._curve.get_xlim()[1]
+        text.set(va="top" if under else "bottom", ha="right" if on_right else "left")
+        shift = (high / low) ** (-0.012 if under else 0.012)
+        text.set_position((span[1] if on_right else span[0], y * shift))
+        text.set_visible(True)
+
+    def _free_span(self, result: WhichKnee) -> tuple[float, float]:
+        """The loads under which a limit's words stand: at an end where no knee is, if there is."""
+        right, wide = self._curve.get_xlim()[1], 0.4 if self.present else 0.27
+        knees = [
+            answer.load / right
+            for answer in (result.slo, result.plateau, result.two_segments)
+            if answer.load is not None
+        ]
+        if any(knee < wide for knee in knees):
+            return (0.98 - wide) * right, 0.98 * right
+        return 0.03 * right, wide * right

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, TEXT_OF, Picture, Point, place
+from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, Picture, Point, place
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import LogGuess
 from course.words import figures, seconds
@@ -102,23 +102,22 @@ class FitCarriedPicture(Picture):
         self._rate.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
         self._yours = self._machine(ORANGE, "o", (0, (5, 2)), "measured machine")
         self._card = self._machine(BLUE, "s", "-", "card")
-        self._step.axhline(READING_S, color=GREEN, linewidth=1.4, linestyle=(0, (6, 1.5, 1, 1.5)))
-        words = "fluent: 50 ms" if self.present else "reads fluently: 50 ms"
-        self._step.text(
-            1.2 * MOST, READING_S, words, color=TEXT_OF[GREEN], va="bottom", ha="right", bbox=GROUND
-        )
+        fluent = self._step.axhline(
+            READING_S, color=GREEN, linewidth=1.4, linestyle=(0, (6, 1.5, 1, 1.5)),
+            label="reads fluently: 50 ms",
+        )  # fmt: skip
         self._caption = self.label(
             self._step, MUTED, va="bottom", ha="left", zorder=9, transform=self._step.transAxes
         )
         self._guess = LogGuess(self, self._step, turn_at=0.3 if self.present else 0.5)
         full = Line2D(
             [], [], color=MUTED, marker="|", markersize=14, markeredgewidth=2.2, linestyle="",
-            label="memory full (in the curve's colour)",
+            label="memory full",
         )  # fmt: skip
         figure.legend(
-            handles=[self._yours.curve, self._card.curve, full], loc="upper center", ncols=3,
-            bbox_to_anchor=(0.53, 1.01), columnspacing=1.1, borderaxespad=0.2, labelspacing=0.25,
-            handlelength=1.9,
+            handles=[self._yours.curve, self._card.curve, full, fluent], loc="upper center",
+            ncols=2 if self.present else 4, bbox_to_anchor=(0.53, 1.01), columnspacing=1.1,
+            borderaxespad=0.2, labelspacing=0.25, handlelength=1.9,
         )  # fmt: skip
 
     def _machine(self, colour: str, marker: str, dash: object, label: str) -> _Lines:
@@ -168,6 +167,7 @@ class _Lines:
             for axes in panels
         ]  # fmt: skip
         self.words = [picture.label(axes, colour, zorder=9, bbox=GROUND) for axes in panels]
+        self._present = picture.present
 
     @property
     def curve(self) -> Line2D:
@@ -189,11 +189,19 @@ class _Lines:
             )
             self._here[i].set_data([served.here_batch], [heights[i]])
             over = above if i == 0 else not above
-            far = served.here_batch > 24
-            self.words[i].set(va="bottom" if over else "top", ha="right" if far else "left")
-            place(
-                self.words[i], served.here_batch, heights[i] * (1.35 if over else 1 / 1.4), told[i]
+            left, right = self._span(served.here_batch, over, told[i])
+            self.words[i].set(
+                va="bottom" if over else "top", ha="left" if left == served.here_batch else "right"
             )
+            # The curves only rise: over the words' right end, or under their left one, is free.
+            edge = np.interp(right if over else left, served.batch, y)
+            place(self.words[i], served.here_batch, edge * (1.45 if over else 1 / 1.55), told[i])
+
+    def _span(self, batch: int, over: bool, words: str) -> tuple[float, float]:
+        """From where to where `words` at a batch reach: away from the curve if there is room."""
+        wide = 10 ** ((0.13 if self._present else 0.085) * len(words))
+        to_left = batch > 0.9 * wide if over else batch * wide > 1.2 * MOST
+        return (batch / wide, batch) if to_left else (batch, batch * wide)
 
 
 def _decades(axes: Axes, low: float, high: float) -> None:

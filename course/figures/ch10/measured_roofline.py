@@ -134,7 +134,7 @@ class MeasuredRooflinePicture(Picture):
             axes, ORANGE, marker="D", linestyle="", zorder=8, markeredgecolor="white",
             markersize=12 if self.present else 9,
         )  # fmt: skip
-        self._here_words = self.label(axes, ORANGE, va="top", ha="left", zorder=9, bbox=GROUND)
+        self._here_words = self.label(axes, ORANGE, zorder=9, bbox=GROUND)
         self._caption = self.label(
             axes, MUTED, va="bottom", ha="left", zorder=9, transform=axes.transAxes
         )
@@ -186,9 +186,16 @@ class MeasuredRooflinePicture(Picture):
         self._band.set_data(*bars([(x, quartiles)]))
         self._here.set_data([x], [y])
         left, right = np.log10(self._axes.get_xlim())
-        far = (np.log10(x) - left) / (right - left) > 0.5
-        self._here_words.set_horizontalalignment("right" if far else "left")
+        low, high = self._axes.get_ylim()
+        # Above the roof, on the left, nothing else is; at the left edge there is room below it.
+        above = (np.log10(x) - left) / (right - left) > (0.3 if self.present else 0.2)
+        self._here_words.set_horizontalalignment("right" if above else "left")
+        self._here_words.set_verticalalignment("bottom" if above else "top")
+        roof = min(result.peak_flop_per_s, result.bandwidth_bytes_per_s * x)
+        lift = (high / low) ** 0.022
+        top = high / (high / low) ** (0.06 if self.present else 0.045)
         place(
-            self._here_words, x / 1.18 if far else 1.18 * x, (0.5 if far else 0.82) * y,
+            self._here_words, x / 1.1 if above else 1.18 * x,
+            min(max(y, roof) * lift, top) if above else 0.82 * y,
             f"batch {result.batch}: {seconds(result.here_s)}",
         )  # fmt: skip
