@@ -31,7 +31,7 @@ OPEN: Final = "accept everything"
 _GATES = (OPEN, "bounded queue", "deadline-aware", "shorter answers")
 SHORT_TOKENS: Final = 40
 """The gate "shorter answers" cuts to this."""
-_LOADS = np.array([3.0, 9.0, 11.0, 12.0, 13.5, 15.0, 18.0, 24.0])
+_LOADS = np.array([3.0, 11.0, 12.0, 13.5, 15.0, 18.0, 24.0])
 _STEADY_S = 40.0
 
 
