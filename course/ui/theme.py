@@ -13,7 +13,8 @@ STYLE: Final = """
 .course-shell .course-title{font-size:1.15em;font-weight:600;line-height:1.3}
 .course-shell .course-story{line-height:1.4;max-width:110ch}
 .course-shell .course-story b{font-weight:600}
-.course-shell .course-sentence{font-size:1.02em;line-height:1.45;max-width:88ch;padding:2px 6px 2px 0}
+.course-shell .course-sentence{font-size:1.02em;line-height:1.45;max-width:88ch;
+  padding:2px 6px 2px 0}
 .course-shell .course-curtain{border-left:4px solid #0072B2;padding:4px 10px;margin:4px 0}
 .course-shell .course-problem{border-left:4px solid #D55E00;padding:4px 10px}
 .course-shell .course-layers{position:relative;display:block;overflow:hidden;background:#fff}
