@@ -101,7 +101,7 @@ def gate_of(p: RetryStormParameters) -> Admission | None:
     return Admission(max_predicted_wait_s=p.refuse_over_s) if p.refuse_over_s else None
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def run_of(p: RetryStormParameters) -> ServiceRun:
     """Return the run that the picture shows."""
     return scenes.run_burst(

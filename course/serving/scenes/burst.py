@@ -113,7 +113,7 @@ def config(seats: int = SEATS) -> EngineConfig:
     )
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def draws(seed: int, stretch: int = 0) -> tuple[FloatArray, IntArray, IntArray]:
     """Return unit gaps, prompts and answers of the most requests that one stretch of time may have.
 
