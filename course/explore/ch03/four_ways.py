@@ -232,7 +232,8 @@ def _window_words(r: FourWays) -> str:
         paid = f"adds {seconds(cost_s)} to" if cost_s >= 0 else f"takes {seconds(-cost_s)} off"
         won = f"saves {seconds(saved_s)} of" if saved_s >= 0 else f"adds {seconds(-saved_s)} to"
         # Rounding in the sums of a thousand steps is no saving.
-        won = won if abs(saved_s) > 1e-6 else "saves nothing of"
+        if abs(saved_s) <= 1e-6:
+            won = "saves nothing of"
         words += (
             f" The {way} engine's wait {paid} the mean TTFT and {won} "
             f"{seconds(plain.busy_s)} of GPU time."

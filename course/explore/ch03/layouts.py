@@ -37,14 +37,15 @@ def listed_price(gpu: str, seller: str) -> Price:
     return rows[{"cheapest": 0, "middle": len(rows) // 2, "dearest": -1}[seller]]
 
 
-def price_words(price: Price) -> str:
-    """Return a price with its seller and its day, for a sentence.
+def price_words(price: Price, n_gpus: int = 1) -> str:
+    """Return a price with its seller and its day, for a sentence about so many cards.
 
     >>> price_words(listed_price("H200-141GB-SXM", "middle"))
     '4.50 USD an hour (Nebius on demand, 25 September 2026)'
     """
     day = f", {price.checked_on:%d %B %Y}".replace(", 0", ", ") if price.checked_on else ", undated"
-    return f"{price.usd_per_gpu_hour:.2f} USD an hour ({price.seller} {price.offer}{day})"
+    each = "" if n_gpus == 1 else " each"
+    return f"{price.usd_per_gpu_hour:.2f} USD an hour{each} ({price.seller} {price.offer}{day})"
 
 
 @lru_cache(maxsize=64)

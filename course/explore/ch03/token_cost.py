@@ -165,7 +165,7 @@ def _token_cost(p: TokenCostParameters) -> TokenCost:
     used = "bf16" if lacks_fp8 else precision
     return TokenCost(
         server=f"{model} in {used} on {p.gpu}",
-        price_words=price_words(price),
+        price_words=price_words(price, replicas * gpus_each),
         usd_per_gpu_hour=price.usd_per_gpu_hour,
         n_gpus=replicas * gpus_each,
         prompt_tokens=p.lengths[0],
@@ -186,10 +186,7 @@ def _token_cost(p: TokenCostParameters) -> TokenCost:
 # ========================================================================================== words
 def _words(r: TokenCost) -> str:
     cards = "one card" if r.n_gpus == 1 else f"{r.n_gpus} cards"
-    price = r.price_words
-    if r.n_gpus > 1:
-        price = price.replace("an hour", "an hour each", 1)
-    head = f"{r.server}, {cards} at {price}"
+    head = f"{r.server}, {cards} at {r.price_words}"
     chosen = r.chosen
     if chosen is None:
         others = [layout.name for layout in r.layouts]

@@ -120,8 +120,7 @@ def load_curve(gate: str, max_wait_s: float, noticed: bool, seed: int) -> LoadCu
             scenes.work_of(stretches, seed), scenes.cost(), scenes.config(), patience=patience,
             admission=gate_of(gate, max_wait_s),
         )  # fmt: skip
-        there = (run.first_sent_s >= start_s) & (run.first_sent_s < end_s)
-        good[place] = (run.good(scenes.PROMISE) & there).sum() / _STEADY_S
+        good[place] = run.goodput_per_s(scenes.PROMISE, start_s, end_s) or 0.0
     return LoadCurve(_LOADS, good, good / _LOADS)
 
 

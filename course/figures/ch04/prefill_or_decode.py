@@ -196,12 +196,14 @@ class PrefillOrDecodePicture(Picture):
             words.append(f"2nd {seconds(result.second_p99_s)}")
         low, high = np.log(axes.get_ylim())
         shares = [float(np.clip((np.log(h) - low) / (high - low), 0, 1)) for h in heights]
-        level = [text for text in self._words[number] if text is not self._words[number][1]]
+        at_first, beside, *others = self._words[number]
         for text, share, word in zip(
-            level, spread(shares, 0.09 if self.present else 0.062, 0.02, 0.98), words, strict=False
+            [at_first, *others],
+            spread(shares, 0.09 if self.present else 0.062, 0.02, 0.98),
+            words,
+            strict=False,
         ):
             place(text, 10_400, float(np.exp(low + share * (high - low))), word)
-        beside = self._words[number][1]
         on_left = result.chosen < len(CHUNKS) / 2
         beside.set_horizontalalignment("left" if on_left else "right")
         share = float(np.clip((np.log(chunks) - low) / (high - low), 0, 0.97))

@@ -287,9 +287,8 @@ class ServiceRun:
         """
         if not slo.exists:
             return None
-        whole = self.window()
-        start_s = whole.start_s if from_s is None else from_s
-        end_s = whole.end_s if to_s is None else to_s
+        start_s = self.window().start_s if from_s is None else from_s
+        end_s = self.window().end_s if to_s is None else to_s
         if not end_s > start_s:
             return None
         return int((self.good(slo) & self._sent_in(from_s, to_s)).sum()) / (end_s - start_s)
