@@ -605,7 +605,7 @@ def test_the_random_cases_reach_every_rule() -> None:
 
     for rule in (*RULES, None):
 
-        @settings(EASY, max_examples=150)
+        @settings(EASY, max_examples=250)
         @given(service_cases(patience=True, admission=True, rule=rule))
         def collect(case: dict[str, Any]) -> None:
             run = reference_service(case)
@@ -620,5 +620,5 @@ def test_the_random_cases_reach_every_rule() -> None:
     wanted |= {"gave up", "retry", "no budget", "into the void", "preempted"}
     wanted |= {"event on a step's end", "give-up and send at once", "held at the gate"}
     wanted |= {"chunk cap", "long ones held", "overdue long head"}
-    missed = {rule: reached[rule] for rule in wanted if not reached[rule]}
+    missed = {rule: reached[rule] for rule in wanted if reached[rule] < 3}
     assert not missed
