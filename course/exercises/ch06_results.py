@@ -7,7 +7,9 @@ results files of ``data/example_sweep``.
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -258,9 +260,11 @@ def _rounded(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> Path:
     """A folder for the files of the checks; removed when the process ends."""
-    return tempfile.TemporaryDirectory(prefix="course-results-")
+    folder = tempfile.mkdtemp(prefix="course-results-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _files(rng: np.random.Generator) -> list[dict[str, Any]]:
@@ -271,7 +275,7 @@ def _files(rng: np.random.Generator) -> list[dict[str, Any]]:
     for number, (rate, share) in enumerate(((11.0, 0.8), (14.5, 0.3), (16.5, 0.8))):
         work = draw(300, Poisson(rate), *lengths, seed=rng)
         run = simulate(work, cost, EngineConfig(12, 2048), progress=False)
-        path = write_vllm(run, Path(_folder().name) / f"run-{number}.json")
+        path = write_vllm(run, _folder() / f"run-{number}.json")
         record = _hung_up(json.loads(path.read_text(encoding="utf-8")))
         path.write_text(json.dumps(record) + "\n", encoding="utf-8")
         means_s = [sum(gaps) / len(gaps) for gaps in record["itls"] if gaps]
