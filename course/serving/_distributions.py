@@ -147,8 +147,16 @@ def distribution(values: Iterable[float] | FloatArray, *, missed: int = 0) -> Di
     >>> distribution([0.05, math.nan, 0.07]).undefined
     1
     """
-    array = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    try:
+        given = values if isinstance(values, np.ndarray) else list(values)
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"values are no list of numbers: {error}") from None
+    if array.ndim != 1:
+        raise ValueError(f"values have shape {array.shape}; give one flat list")
     defined = array[~np.isnan(array)]
+    if defined.size and defined.min() == -math.inf:
+        raise ValueError("values hold −∞; give numbers, or +∞ for a miss")
     return Distribution(defined, undefined=array.size - defined.size, missed=missed)
 
 

@@ -13,7 +13,13 @@ from functools import cached_property
 
 from course.serving._arguments import at_least
 from course.serving.metrics import SLO, distribution, within
-from course.serving.timelines import Expansion, RequestTimeline, Status, gaps_s
+from course.serving.timelines import (
+    Expansion,
+    RequestTimeline,
+    Status,
+    check_timelines,
+    gaps_s,
+)
 
 Number = float | None
 Numbers = Sequence[float | None]
@@ -58,8 +64,9 @@ def as_reported_by(
     `convention`: a name in `CONVENTIONS`. `duration_s`: the tool's stopwatch around the whole
     run, needed by vllm, vllm-0.6, sglang, sglang-openai and llmperf, ignored by the others.
     `slo`: the limits of the goodput; without them it is None. Requests are taken in the order
-    given, which matters to genai-perf alone. Raises ValueError for an unknown name, a missing or
-    impossible duration.
+    given, which matters to genai-perf alone. A limit judges only the figure it names: an answer
+    of one token is "not good" where there is a TPOT limit. Raises ValueError for an unknown name,
+    a missing or impossible duration, and what is no timeline.
 
     >>> answers = [RequestTimeline(0, 0, (0.25, 0.5), (1, 2), 0.6, prompt_tokens=9),
     ...            RequestTimeline(0, 0, (0.75,), (1,), 0.8, prompt_tokens=9)]
@@ -67,9 +74,12 @@ def as_reported_by(
     ...  for tool in ("vllm", "sglang", "inference-perf", "hf")]
     [0.25, 0.125, 0.125, 0.0625]
     """
-    if convention not in CONVENTIONS:
+    if not isinstance(convention, str) or convention not in CONVENTIONS:
         known = ", ".join(CONVENTIONS)
         raise ValueError(f"convention={convention!r} is not known; give one of {known}")
+    check_timelines(timelines)
+    if slo is not None and not isinstance(slo, SLO):
+        raise ValueError(f"slo={slo!r} is no SLO; give one, as SLO(ttft_s=0.5)")
     chosen = CONVENTIONS[convention]
     if duration_s is not None:
         duration_s = at_least("duration_s", duration_s, above=True)
@@ -166,19 +176,25 @@ class Run:
 
     @property
     def first_ended_to_last_end_s(self) -> Number:
-        """From the sending of the request that ended first to the last end."""
+        """From the sending of the request that ended first to the last end.
+
+        Of several that ended first at one moment, the one that was sent first.
+        """
         every = self.timelines
         if not every:
             return None
-        return max(t.end_s for t in every) - min(every, key=lambda t: t.end_s).sent_s
+        return max(t.end_s for t in every) - min((t.end_s, t.sent_s) for t in every)[1]
 
     @property
     def first_schedule_to_last_query_s(self) -> Number:
-        """From the first schedule to the last token of the success that was scheduled last."""
+        """From the first schedule to the last token of the success that was scheduled last.
+
+        Of several scheduled at one moment, as at rate = inf, the one that is answered last.
+        """
         if not self.answers:
             return None
-        last = max(self.answers, key=lambda a: a.scheduled_s)
-        return last.last_s - min(t.scheduled_s for t in self.timelines)
+        _, last_s = max((a.scheduled_s, a.last_s) for a in self.answers)
+        return last_s - min(t.scheduled_s for t in self.timelines)
 
     def good(self, ttft: Numbers, token: Numbers, e2e: Numbers) -> int | None:
         """How many requests keep every limit, place by place in the lists; None without an SLO.

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, compress, pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ from course.serving.timelines import (
     Status,
     as_table,
     gaps_s,
+    known_expansion,
 )
 
 __all__ = [
@@ -180,11 +181,19 @@ def pooled_itl_s(
     >>> pooled_itl_s([RequestTimeline(0, 0, (0.5, 0.6), (1, 2), 0.6, 9)], "burst").round(3).tolist()
     [0.1, 0.0]
     """
-    gaps: list[float] = []
-    for timeline in timelines:
-        if timeline.status == Status.FINISHED:
-            gaps.extend(gaps_s(timeline, expansion))
-    return np.array(gaps, dtype=np.float64)
+    known_expansion(expansion)
+    gaps = (gaps_s(t, expansion) for t in timelines if t.status == Status.FINISHED)
+    return np.fromiter(chain.from_iterable(gaps), dtype=np.float64)
+
+
+def _gaps_with_blanks_s(
+    timelines: Sequence[RequestTimeline], chosen: BoolArray, expansion: Expansion
+) -> FloatArray:
+    """Return the gaps of the chosen ones as `pooled_itl_s`, and a NaN for a success without any."""
+    known_expansion(expansion)
+    answers = compress(timelines, chosen.tolist())
+    gaps = (gaps_s(t, expansion) or (math.nan,) for t in answers if t.status == Status.FINISHED)
+    return np.fromiter(chain.from_iterable(gaps), dtype=np.float64)
 
 
 def within(limit_s: float) -> float:
@@ -250,6 +259,16 @@ class Window:
     def is_cut(self) -> bool:
         """Whether requests outside of it are left out."""
         return self.name == "steady state"
+
+    def offers(self, sent_s: FloatArray) -> BoolArray:
+        """Whether requests sent at these times count for latencies and attainment; shape (n,).
+
+        >>> Window("steady state", 1.0, 3.0).offers(np.array([0.5, 1.0, 3.0])).tolist()
+        [False, True, False]
+        """
+        if not self.is_cut:
+            return np.ones(np.shape(sent_s), dtype=np.bool_)
+        return (sent_s >= self.start_s) & (sent_s < self.end_s)
 
 
 def stopwatch(duration_s: float) -> Window:
@@ -376,8 +395,7 @@ class Summary:
         """The requests whose latencies count: those sent in the window."""
         if not self.window.is_cut:
             return self.requests
-        sent_s = self.requests.sent_s
-        return self.requests.only((sent_s >= self.window.start_s) & (sent_s < self.window.end_s))
+        return self.requests.only(self.window.offers(self.requests.sent_s))
 
     @cached_property
     def _ended(self) -> BoolArray:
@@ -478,7 +496,10 @@ class Summary:
 
     @cached_property
     def itl(self) -> Distribution | None:
-        """The single gaps of all answers pooled, seconds; None where they were not given."""
+        """The single gaps of all answers pooled, seconds; None where they were not given.
+
+        What was missed has no gaps, so that nothing stands at +∞ here.
+        """
         return None if self.itl_values_s is None else distribution(self.itl_values_s)
 
     @cached_property
@@ -488,11 +509,14 @@ class Summary:
         if table.scheduled_s is None:
             return None
         waited = _span_s("client_queue", table.scheduled_s, table.sent_s)
-        return distribution(waited[table.finished])
+        return self._distribution(waited[table.finished])
 
     @cached_property
     def straightened(self) -> int:
-        """How many finished requests had a last token (noise) before their first."""
+        """How many finished requests of a table had a last token (noise) before their first.
+
+        Timelines straighten their own times when they are made.
+        """
         table = self.offered_requests
         return int((table.last_token_s < table.first_token_s)[table.finished].sum())
 
@@ -577,8 +601,8 @@ def summarize(
     """Return the metrics of a run, all from its timestamps.
 
     `window`: what rates are divided by, first send to last end if left out. `itl_s`: the pooled
-    gaps, where the requests are a table (which holds none); of timelines they are taken with
-    `expansion`.
+    gaps of the requests sent in the window, where the requests are a table (which holds none),
+    with NaN for an answer without any; of timelines they are taken with `expansion`.
 
     >>> answers = [RequestTimeline(0, 0, (0.2, 0.3), (1, 1), 0.3, 9),
     ...            RequestTimeline(0, 0, (0.9,), (1,), 1.0, 9),
@@ -587,11 +611,30 @@ def summarize(
     >>> run.successes, run.tpot.samples, run.tpot.undefined, round(run.attainment, 3)
     (2, 1, 1, 0.333)
     """
-    if not isinstance(requests, RequestTable):
-        if itl_s is None:
-            itl_s = pooled_itl_s(requests, expansion)
-        requests = as_table(requests)
-    return Summary(requests, window or first_send_to_last_end(requests), slo, itl_s)
+    _known("slo", slo, SLO, "SLO(ttft_s=0.5)")
+    _known("window", window, Window, "steady_state(table)")
+    table = requests if isinstance(requests, RequestTable) else as_table(requests)
+    window = window or first_send_to_last_end(table)
+    if itl_s is not None:
+        itl_s = _sound_gaps_s(itl_s)
+    elif not isinstance(requests, RequestTable):
+        itl_s = _gaps_with_blanks_s(requests, window.offers(table.sent_s), expansion)
+    return Summary(table, window, slo, itl_s)
+
+
+def _known(name: str, value: object, kind: type, example: str) -> None:
+    """Raise ValueError unless `value` is of that kind, or None."""
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r} is no {kind.__name__}; give one, as {example}")
+
+
+def _sound_gaps_s(given: FloatArray) -> FloatArray:
+    gaps = np.asarray(given, dtype=np.float64)
+    wrong = gaps < 0
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise ValueError(f"itl_s[{index}]={gaps[index]} is negative; give seconds between tokens")
+    return gaps
 
 
 def sliced(
@@ -605,14 +648,18 @@ def sliced(
     """Return one summary for each label (a tenant, a priority, a length bucket), in sorted order.
 
     All share one window, the whole run's if left out, so that their rates add up to the run's.
-    Raises ValueError unless there is one label a request.
+    Raises ValueError unless there is one label a request, all of one kind.
 
     >>> table = RequestTable([0.0, 0.0], [0.2, 0.9], [0.3, 1.0], [2, 2])
     >>> {tenant: run.ttft.mean for tenant, run in sliced(table, ["chat", "batch"]).items()}
     {'batch': 0.9, 'chat': 0.2}
     """
+    _known("slo", slo, SLO, "SLO(ttft_s=0.5)")
+    _known("window", window, Window, "steady_state(table)")
     table = requests if isinstance(requests, RequestTable) else as_table(requests)
     names = np.asarray(labels)
+    if names.dtype == object:
+        raise ValueError("labels are of several kinds; give one text or number a request")
     if names.shape != (table.size,):
         raise ValueError(
             f"labels has shape {names.shape} but there are {table.size} requests; give one each"
@@ -620,12 +667,12 @@ def sliced(
     window = window or first_send_to_last_end(table)
     kinds, which = np.unique(names, return_inverse=True)
     found = {}
+    offered = window.offers(table.sent_s)
     for index, kind in enumerate(kinds.tolist()):
-        itl_s = None
+        of_kind, itl_s = which == index, None
         if not isinstance(requests, RequestTable):
-            chosen = [r for r, of in zip(requests, which, strict=True) if of == index]
-            itl_s = pooled_itl_s(chosen, expansion)
-        found[kind] = Summary(table.only(which == index), window, slo, itl_s)
+            itl_s = _gaps_with_blanks_s(requests, of_kind & offered, expansion)
+        found[kind] = Summary(table.only(of_kind), window, slo, itl_s)
     return found
 
 
@@ -637,11 +684,16 @@ def length_buckets(tokens: IntArray, edges: Sequence[int]) -> npt.NDArray[np.str
     """
     if len(edges) == 0 or any(b <= a for a, b in pairwise(edges)):
         raise ValueError(f"edges={tuple(edges)!r} do not rise; give upper bounds as (100, 1000)")
+    lengths = np.asarray(tokens)
+    if not (lengths >= 0).all():
+        index = int((~(lengths >= 0)).argmax())
+        raise ValueError(f"tokens[{index}]={lengths[index]} is no length; give counts from 0 on")
     names = [f"≤ {edges[0]}"]
     names += [f"{low + 1}–{high}" for low, high in pairwise(edges)]
     names += [f"> {edges[-1]}"]
-    numbered = np.array([f"{place}: {name}" for place, name in enumerate(names, 1)])
-    return numbered[np.searchsorted(np.asarray(edges), np.asarray(tokens), side="left")]
+    digits = len(str(len(names)))  # so that they sort as they rise
+    numbered = np.array([f"{place:0{digits}}: {name}" for place, name in enumerate(names, 1)])
+    return numbered[np.searchsorted(np.asarray(edges), lengths, side="left")]
 
 
 def cost_per_success_usd(

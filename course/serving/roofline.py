@@ -222,10 +222,12 @@ class RooflineStepCost:
         """Return the error that says by how much, and what would fit."""
         way_out = _what_would_fit(self, fraction, reserve)
         cards = f"{self.n_gpus} × {self.gpu.name}"
+        beside = f" and {self.n_gpus * reserve / _GIB:.1f} GiB kept free" if reserve else ""
+        share = "" if fraction == 1 else f" (a fraction of {fraction:g})"
         return DoesNotFitError(
             f"model={self.model.name!r} in {self.precision} does not fit on {cards}: "
-            f"{self.weight_bytes / _GIB:.1f} GiB of weights in "
-            f"{self._memory_bytes(fraction) / _GIB:.1f} GiB of usable memory are "
+            f"{self.weight_bytes / _GIB:.1f} GiB of weights{beside} in "
+            f"{self._memory_bytes(fraction) / _GIB:.1f} GiB of usable memory{share} are "
             f"{short_bytes / _GIB:.1f} GiB short; {way_out}"
         )
 

@@ -73,7 +73,7 @@ class RequestTimeline:
     error: str | None = None
 
     def __post_init__(self) -> None:
-        counts, given = _counts(self.token_counts), tuple(self.token_times_s)
+        counts, given = _counts(self.token_counts), _sequence("token_times_s", self.token_times_s)
         if len(given) != len(counts):
             raise ValueError(
                 f"token_counts has {len(counts)} entries but token_times_s has {len(given)}; "
@@ -151,8 +151,15 @@ def _times(given: tuple[float, ...], sent_s: float) -> tuple[float, ...]:
     return tuple(times)
 
 
+def _sequence(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
+    try:
+        return tuple(given)
+    except TypeError:
+        raise ValueError(f"{name}={given!r} is no list; give one entry a chunk") from None
+
+
 def _counts(given: Sequence[int]) -> tuple[int, ...]:
-    counts = tuple(given)
+    counts = _sequence("token_counts", given)
     if set(map(type, counts)) == {int} and min(counts) >= 0 and max(counts) <= 2**53:
         return counts
     return tuple(_count("token_counts", k, index) for index, k in enumerate(counts))
@@ -186,6 +193,12 @@ def _count(name: str, value: object, index: int | None = None) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def known_expansion(expansion: str) -> None:
+    """Raise ValueError unless that is an `Expansion`."""
+    if expansion not in ("chunks", "even", "burst"):
+        raise ValueError(f"expansion={expansion!r} is not known; give chunks, even or burst")
+
+
 def gaps_s(timeline: RequestTimeline, expansion: Expansion = "chunks") -> list[float]:
     """Return the gaps between neighbouring tokens of one answer, in seconds.
 
@@ -197,8 +210,7 @@ def gaps_s(timeline: RequestTimeline, expansion: Expansion = "chunks") -> list[f
     >>> [[round(gap, 3) for gap in gaps_s(answer, e)] for e in ("chunks", "even")]
     [[0.1, 0.2], [0.05, 0.05, 0.067, 0.067, 0.067]]
     """
-    if expansion not in ("chunks", "even", "burst"):
-        raise ValueError(f"expansion={expansion!r} is not known; give chunks, even or burst")
+    known_expansion(expansion)
     times, counts = timeline.token_times_s, timeline.token_counts
     if counts and min(counts) > 0 and (expansion == "chunks" or max(counts) == 1):
         return list(map(sub, times[1:], times))
@@ -387,12 +399,29 @@ def _each(name: str, column: npt.NDArray[Any], fits: BoolArray, fault: str) -> N
         raise ValueError(f"{name}[{index}]={column[index]} {fault}")
 
 
+def check_timelines(timelines: object) -> None:
+    """Raise ValueError unless it is a list or tuple of `RequestTimeline`."""
+    if not isinstance(timelines, Sequence) or isinstance(timelines, str):
+        raise ValueError(
+            f"timelines is of type {type(timelines).__name__}; give a list of RequestTimeline"
+        )
+    for index, one in enumerate(timelines):
+        if not isinstance(one, RequestTimeline):
+            raise ValueError(
+                f"timelines[{index}] is of type {type(one).__name__}; give a RequestTimeline"
+            )
+
+
 def as_table(timelines: Sequence[RequestTimeline]) -> RequestTable:
     """Return the requests' own columns, for everything that does not need single gaps.
+
+    Raises ValueError where an entry is no RequestTimeline.
 
     >>> as_table([RequestTimeline(0, 0, (0.2,), (3,), 0.2, prompt_tokens=9)]).output_tokens.tolist()
     [3]
     """
+
+    check_timelines(timelines)
 
     def times(values: list[float | None]) -> FloatArray:
         return np.array([math.nan if v is None else v for v in values], dtype=np.float64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -115,6 +116,20 @@ def test_too_large_a_model_says_by_how_much_and_what_would_fit() -> None:
         tight.kv_blocks(memory_fraction=0.75)
     with pytest.raises(DoesNotFitError, match="give a smaller model"):
         RooflineStepCost("Llama-3.1-405B", "T4", constants=DEFAULTS)
+
+
+def test_the_sizes_in_the_error_add_up() -> None:
+    """12.6 GiB of weights in 13.5 GiB "are 1.1 GiB short": the reader looks for the rest."""
+    with pytest.raises(DoesNotFitError) as error:
+        RooflineStepCost("Llama-2-7B", "T4").kv_blocks()
+    sizes = re.search(
+        r"([\d.]+) GiB of weights and ([\d.]+) GiB kept free in ([\d.]+) GiB of usable memory "
+        r"\(a fraction of 0\.9\) are ([\d.]+) GiB short",
+        str(error.value),
+    )
+    assert sizes
+    weights, free, memory, short = map(float, sizes.groups())
+    assert weights + free - memory == pytest.approx(short, abs=0.2)
 
 
 @pytest.mark.parametrize(

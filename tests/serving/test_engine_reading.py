@@ -16,7 +16,7 @@ from course.serving.engine import (
     simulate,
     simulate_closed,
 )
-from course.serving.metrics import SLO, RequestTimeline, pooled_itl_s, summarize
+from course.serving.metrics import SLO, RequestTimeline, summarize
 from course.serving.workload import Fixed, Lognormal, Poisson, RequestClass, draw, mixture
 
 SECOND = LinearStepCost(fixed_s=1.0)
@@ -62,7 +62,7 @@ def test_a_summary_is_what_the_timelines_give(
         )
     window = run.window()
     ours = run.summary(slo).as_dict()
-    theirs = summarize(timelines, slo, window=window, itl_s=pooled_itl_s(timelines)).as_dict()
+    theirs = summarize(timelines, slo, window=window).as_dict()
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         if isinstance(value, float):

@@ -415,12 +415,38 @@ def test_slices_add_up_to_the_run() -> None:
     assert [run.itl.mean for run in one_by_one.values()] == pytest.approx([0.2, 0.05])
     with pytest.raises(ValueError, match="labels has shape"):
         sliced(table, ["chat"])
+    with pytest.raises(ValueError, match="labels are of several kinds"):
+        sliced(table, [None, "chat", 1, "batch"])
+
+
+def test_the_steady_window_cuts_the_gaps_of_timelines_too() -> None:
+    """A stall in the ramp would stand in the ITL of a window that left its request out."""
+    answers = [answer(at_s, (at_s + 0.1, 1), (at_s + 0.2, 1)) for at_s in range(1, 20)]
+    stalled = answer(0, (0.1, 1), (5.1, 1))
+    run = [stalled, *answers]
+    window = steady_state(as_table(run), ramp_s=2.0, drain_s=1.0)
+    cut = summarize(run, window=window)
+    assert cut.itl.samples == cut.tpot.samples == cut.offered
+    assert cut.itl.largest == pytest.approx(0.1)
+    assert summarize(run).itl.largest == pytest.approx(5.0)
+    halves = sliced(run, [index % 2 for index in range(len(run))], window=window)
+    for half in halves.values():
+        assert half.itl.samples == half.tpot.samples == half.offered
 
 
 def test_length_buckets_are_closed_above() -> None:
     assert length_buckets(np.array([1, 10, 11]), [10]).tolist() == ["1: ≤ 10", "1: ≤ 10", "2: > 10"]
     with pytest.raises(ValueError, match="do not rise"):
         length_buckets(np.array([1]), [10, 10])
+    with pytest.raises(ValueError, match=r"tokens\[1\]=nan is no length"):
+        length_buckets(np.array([1, math.nan]), [10])
+
+
+def test_slices_stand_in_the_order_of_their_lengths() -> None:
+    """As texts, "10: …" comes before "2: …"."""
+    edges = list(range(10, 120, 10))
+    names = length_buckets(np.array([1, *(edge + 1 for edge in edges)]), edges)
+    assert sorted(names) == list(names)
 
 
 def test_a_success_costs_what_all_gpus_cost_meanwhile() -> None:
@@ -464,6 +490,8 @@ def test_noise_is_straightened_and_counted() -> None:
         ({"token_times_s": (math.nan, 1)}, r"token_times_s\[0\]=nan is no time"),
         ({"end_s": 0.1}, r"end_s=0.1 comes before token_times_s\[1\]=0.3"),
         ({"end_s": 1.7e18}, "give finite seconds"),
+        ({"token_times_s": 0.6}, "token_times_s=0.6 is no list"),
+        ({"token_counts": 1}, "token_counts=1 is no list"),
         ({"token_counts": (1,)}, "token_counts has 1 entries but token_times_s has 2"),
         ({"token_counts": (1, -1)}, r"token_counts\[1\]=-1 is no token count"),
         ({"token_counts": (2**54, 1)}, r"token_counts\[0\]=18014398509481984 is no token count"),
@@ -521,6 +549,40 @@ def test_an_empty_run_has_no_numbers_and_no_error() -> None:
 def test_the_clients_own_queue_is_the_difference_of_two_clocks() -> None:
     late = RequestTimeline(0.3, 0.41, (0.9,), (1,), 0.9, 5)
     assert summarize([late]).client_queue.mean == pytest.approx(0.11)
+    lost = RequestTimeline(0.0, 9.0, (), (), 10.0, 5, error="timed out")
+    queue = summarize([late, lost]).client_queue
+    assert (queue.samples, queue.missed) == (1, 1)
+
+
+def test_an_answer_without_a_gap_is_counted_as_such() -> None:
+    """ITL is undefined for it, as TPOT is; a count of 0 would say that all of them had one."""
+    answers = [answer(0, (0.1, 1), (0.2, 1)), answer(0, (0.1, 1)), answer(0, (0.5, 20))]
+    run = summarize(answers)
+    assert (run.itl.samples, run.itl.undefined, run.itl.mean) == (1, 2, pytest.approx(0.1))
+    assert run.as_dict()["itl_undefined"] == run.as_dict()["tpot_undefined"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"slo": 0.4}, "slo=0.4 is no SLO"),
+        ({"window": 3.0}, "window=3.0 is no Window"),
+        ({"itl_s": [0.1, -1.0]}, r"itl_s\[1\]=-1.0 is negative"),
+        ({"expansion": "half"}, "expansion='half' is not known"),
+    ],
+)
+def test_an_impossible_argument_of_a_summary_is_named(arguments, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        summarize([], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [(["a"], "no list of numbers"), ([[1.0]], "shape"), ([-math.inf, 1.0], "−∞")],
+)
+def test_what_has_no_percentile_is_refused(values, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        percentile(values, 0.5)
 
 
 @settings(max_examples=30)

@@ -27,9 +27,9 @@ class PooledGaps(Distribution):
     bucket that a percentile falls into is sorted.
     """
 
-    def __init__(self, different: FloatArray, times: SmallArray) -> None:
+    def __init__(self, different: FloatArray, times: SmallArray, undefined: int = 0) -> None:
         for name, value in {
-            "undefined": 0,
+            "undefined": undefined,
             "missed": 0,
             "different": different,
             "times": times,
@@ -115,9 +115,12 @@ class PooledGaps(Distribution):
 
 
 def pooled_gaps(
-    log: Log, decode_mask: int, rows: IntArray, chosen: npt.NDArray[np.bool_]
+    log: Log, decode_mask: int, rows: IntArray, chosen: npt.NDArray[np.bool_], undefined: int
 ) -> PooledGaps:
-    """Return the gaps of the `chosen` requests; `rows` are the table's, sorted by request."""
+    """Return the gaps of the `chosen` requests; `rows` are the table's, sorted by request.
+
+    `undefined`: how many of them have no gap.
+    """
     from course.serving.engine import _kernels as k
 
     steps = log.step_end_s.size
@@ -127,4 +130,4 @@ def pooled_gaps(
     count = k.pool_gaps(
         log, decode_mask, chosen, rows, number[:steps], decode_step, weight, gap_s, times
     )
-    return PooledGaps(gap_s[:count], times[:count])
+    return PooledGaps(gap_s[:count], times[:count], undefined)

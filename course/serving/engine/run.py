@@ -37,11 +37,8 @@ class RunSummary(Summary):
     def itl(self) -> Distribution | None:
         """The single gaps of the finished requests that were sent in the window, seconds."""
         assert self.run is not None
-        chosen = self.requests.finished
-        if self.window.is_cut:
-            sent_s = self.requests.sent_s
-            chosen = chosen & (sent_s >= self.window.start_s) & (sent_s < self.window.end_s)
-        return self.run.pooled_gaps(chosen)
+        offered = self.window.offers(self.requests.sent_s)
+        return self.run.pooled_gaps(self.requests.finished & offered)
 
 
 class Run:
@@ -161,7 +158,8 @@ class Run:
 
     def pooled_gaps(self, chosen: npt.NDArray[np.bool_]) -> PooledGaps:
         """Return every gap between neighbouring tokens of the `chosen` requests, in seconds."""
-        return pooled_gaps(self._log, self.decode_mask, self._gap_rows[0], chosen)
+        without = int((self.emitted_tokens[chosen] < 2).sum())
+        return pooled_gaps(self._log, self.decode_mask, self._gap_rows[0], chosen, without)
 
     def itl_s(self) -> FloatArray:
         """Return every gap between neighbouring tokens of the finished requests, smallest first."""
