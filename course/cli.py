@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -31,11 +33,30 @@ app.command()(validate)
 
 def main() -> None:
     """Run the command line; an expected error becomes one line and exit status 2."""
+    codecs.register_error("course.plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="course.plain")
     try:
         app()
     except (ValueError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except MemoryError:
+        typer.echo("error: out of memory; give less at once (a part of the file)", err=True)
+        sys.exit(2)
+
+
+_PLAIN = {"−": "-", "≤": "<=", "≥": ">=", "≈": "~", "≠": "!=", "→": "->", "√": "sqrt", "∞": "inf"}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Write for a stream what it has no sign for: a file on Windows is not UTF-8 by itself."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    signs = (_PLAIN.get(c, c.encode("ascii", "backslashreplace").decode("ascii")) for c in lost)
+    return "".join(signs), error.end
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from course import desk, doctor
+from course import cli, desk, doctor
 from course.cli import app
 from course.paths import ROOT
 
@@ -91,3 +92,31 @@ def test_a_broken_examination_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(doctor, "_memory", breaks)
     monkeypatch.setattr(breaks, "__name__", "_memory", raising=False)
     assert any(f.ok is False and "no such file" in f.words for f in doctor.examine())
+
+
+def test_a_stream_without_the_sign_gets_a_plain_one(tmp_path: Path) -> None:
+    """On Windows a redirected output knows neither − nor ≤, and a report would end half-way."""
+    trace = tmp_path / "λ.csv"
+    trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,9,3\n1,9,3\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "course", "simulate", "--trace", trace, "--slo-ttft", "1"],
+        capture_output=True, cwd=ROOT, timeout=120, check=False,
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+    )  # fmt: skip
+    text = done.stdout.decode("cp1252")
+    assert done.returncode == 0, done.stderr
+    assert "TTFT <= 1" in text
+    assert "\\u03bb.csv" in text
+
+
+def test_running_out_of_memory_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def exhausted() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "app", exhausted)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "out of memory" in capsys.readouterr().err

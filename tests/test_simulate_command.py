@@ -233,6 +233,10 @@ def test_same_trace_same_output(trace: Path) -> None:
         (("--slo-ttft", "0"), "ttft_s=0.0 is not above 0"),
         (("--fixed-s", "-1"), "fixed_s=-1.0 is negative"),
         (("--csv", "no/such/folder/out.csv"), "there is no folder"),
+        (("--n-gpus", "2"), "--n-gpus is of a card; add --gpu and --model"),
+        (("--precision", "fp8"), "--precision is of a card; add --gpu and --model"),
+        (("--gpu", "A10", "--model", "Qwen3-8B", "--precision", "fp8"), "precision='fp8' has no"),
+        (("--gpu", "L40S", "--model", "Qwen3-8B", "--n-gpus", "0"), "n_gpus=0 is below 1"),
     ],
 )
 def test_bad_options_are_one_line(trace: Path, options: tuple[str, ...], expected: str) -> None:
@@ -276,3 +280,23 @@ def test_the_wait_ends_with_an_error_too() -> None:
     with pytest.raises(ValueError, match="broken"), _waiting("reading"):
         raise ValueError("broken")
     assert threading.active_count() == before
+
+
+def test_a_link_to_itself_is_one_line(tmp_path: Path, trace: Path) -> None:
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    assert "loop.csv" in refused("--trace", loop)
+    assert "loop.csv" in refused("--trace", trace, "--csv", loop / "out.csv")
+
+
+def test_what_the_error_says_would_fit_can_be_asked_for(trace: Path) -> None:
+    """The way out must be one of the command's own options."""
+    too_large = ("--trace", trace, "--gpu", "H100-80GB-SXM", "--model", "Llama-3.1-70B")
+    assert "would fit: n_gpus=2 in bf16, or n_gpus=1 in fp8" in refused(*too_large)
+    text = words(run(*too_large, "--n-gpus", "2"))
+    assert "Llama-3.1-70B in bf16 on 2 H100-80GB-SXM" in text
+    assert "outside even that" not in text
+    text = words(run(*too_large, "--precision", "fp8"))
+    assert "Llama-3.1-70B in fp8 on one H100-80GB-SXM" in text
+    over_pcie = ("--trace", trace, "--gpu", "L40S", "--model", "Llama-3.1-70B", "--n-gpus", "4")
+    assert "that many cards on such links is outside even that" in words(run(*over_pcie))

@@ -14,8 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course.commands._targets import check_targets
+
 if TYPE_CHECKING:
-    from course.serving.cost import LinearStepCost, StepCost
+    from course.serving.cost import LinearStepCost, RooflineStepCost, StepCost
+
+
+class Precision(StrEnum):
+    """Of weights and arithmetic; the cache stays in bf16."""
+
+    bf16 = "bf16"
+    fp8 = "fp8"
 
 
 class Order(StrEnum):
@@ -53,8 +62,15 @@ def simulate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A model of the catalogue, with --gpu; bf16", rich_help_panel=_COST),
+        typer.Option(help="A model of the catalogue, with --gpu", rich_help_panel=_COST),
     ] = None,
+    n_gpus: Annotated[
+        int,
+        typer.Option(help="Cards that share the model (tensor parallel)", rich_help_panel=_COST),
+    ] = 1,
+    precision: Annotated[
+        Precision, typer.Option(help="Of weights and arithmetic", rich_help_panel=_COST)
+    ] = Precision.bf16,
     fixed_s: Annotated[
         float | None,
         typer.Option(help="Seconds of every step", show_default="0.010", rich_help_panel=_COST),
@@ -134,7 +150,7 @@ def simulate(
     from course.serving.own_trace import simulate_trace
     from course.serving.results import load_trace
 
-    _check_targets(trace, csv, json)
+    check_targets({trace: "the file of --trace"}, {"--csv": csv, "--json": json})
     prices = {
         "fixed_s": fixed_s,
         "per_prefill_token_s": per_prefill_token_s,
@@ -142,12 +158,13 @@ def simulate(
         "per_decode_seq_s": per_decode_seq_s,
         "per_kv_token_s": per_kv_token_s,
     }
-    cost, cost_words = _cost(gpu, model, prices)
+    cards = _cards(gpu, model, n_gpus, precision)
+    cost, cost_words = _cost(cards, prices)
     config = EngineConfig(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_chunked_prefill=chunked_prefill,
-        num_kv_blocks=_blocks(num_kv_blocks, gpu, model, block_size),
+        num_kv_blocks=_blocks(num_kv_blocks, cards, block_size),
         block_size=block_size,
         order=order.value,
     )
@@ -173,47 +190,43 @@ def simulate(
         typer.echo(f"The summary: {json}")
 
 
-def _check_targets(trace: Path, csv: Path | None, json: Path | None) -> None:
-    """Raise ValueError before the work is done where its result could not, or must not, go."""
-    taken = {trace.resolve(): "--trace"}
-    for option, path in (("--csv", csv), ("--json", json)):
-        if path is None:
-            continue
-        if path.resolve() in taken:
-            raise ValueError(
-                f"{option}={path} is the file of {taken[path.resolve()]}; give another name"
-            )
-        if not path.resolve().parent.is_dir():
-            raise ValueError(f"{option}={path}: there is no folder {path.parent}; make it first")
-        if path.is_dir():
-            raise ValueError(f"{option}={path} is a folder; give a file's name")
-        taken[path.resolve()] = option
-
-
-def _cost(
-    gpu: str | None, model: str | None, prices: dict[str, float | None]
-) -> tuple[StepCost, str]:
-    """Return the cost that the options ask for, and a sentence on where it comes from."""
+def _cards(
+    gpu: str | None, model: str | None, n_gpus: int, precision: Precision
+) -> RooflineStepCost | None:
+    """Return the cost of a model on cards; None where none were named."""
     from course.serving.cost import RooflineStepCost
-    from course.serving.own_trace import MADE_UP_COST
 
-    given = {name: price for name, price in prices.items() if price is not None}
     if (gpu is None) != (model is None):
         lacking = "--model" if model is None else "--gpu"
         raise ValueError(f"--gpu and --model belong together; add {lacking}")
     if gpu is not None and model is not None:
+        return RooflineStepCost(model, gpu, n_gpus, precision.value)
+    for option, is_set in (("--n-gpus", n_gpus != 1), ("--precision", precision != "bf16")):
+        if is_set:
+            raise ValueError(f"{option} is of a card; add --gpu and --model")
+    return None
+
+
+def _cost(cards: RooflineStepCost | None, prices: dict[str, float | None]) -> tuple[StepCost, str]:
+    """Return the cost that the options ask for, and a sentence on where it comes from."""
+    from course.serving.own_trace import MADE_UP_COST
+
+    given = {name: price for name, price in prices.items() if price is not None}
+    if cards is not None:
         if given:
             option = f"--{next(iter(given)).replace('_', '-')}"
             raise ValueError(f"{option} and --gpu both set the cost; leave one of them out")
-        roofline = RooflineStepCost(model, gpu)
+        number = "one" if cards.n_gpus == 1 else str(cards.n_gpus)
         words = (
-            f"{roofline.model.name} in bf16 on one {roofline.gpu.name}, estimated from data sheets "
-            "alone: expect throughput within about 20 % on nine servers of ten, a factor 2 or more "
-            "on a few, and TPOT within about 25 %; two or three measured points make it better"
+            f"{cards.model.name} in {cards.precision} on {number} {cards.gpu.name}, estimated from "
+            "data sheets alone: expect throughput within about 20 % on nine servers of ten, a "
+            "factor 2 or more on a few, and TPOT within about 25 %; two or three measured points "
+            "make it better"
         )
-        if roofline.model.is_moe:
-            words += "; a mixture of experts is outside even that"
-        return roofline, words
+        if not cards.is_covered:
+            kind = "a mixture of experts" if cards.model.is_moe else "that many cards on such links"
+            words += f"; {kind} is outside even that"
+        return cards, words
     if given:
         cost = replace(MADE_UP_COST, **given)
         return cost, f"your own prices, {_price_list(cost)}"
@@ -227,15 +240,12 @@ def _price_list(cost: LinearStepCost) -> str:
     return ", ".join(f"{name}={price:g}" for name, price in asdict(cost).items() if price)
 
 
-def _blocks(text: str, gpu: str | None, model: str | None, block_size: int) -> int | None:
+def _blocks(text: str, cards: RooflineStepCost | None, block_size: int) -> int | None:
     """Return the number of KV blocks that --num-kv-blocks asks for."""
-    from course.serving import catalog
-    from course.serving.own_trace import blocks_that_fit
-
-    if text == "none" or (text == "auto" and (gpu is None or model is None)):
+    if text == "none" or (text == "auto" and cards is None):
         return None
-    if text == "auto" and gpu is not None and model is not None:
-        return blocks_that_fit(catalog.model(model), catalog.gpu(gpu), block_size=block_size)
+    if text == "auto" and cards is not None:
+        return cards.kv_blocks(block_size)
     try:
         return int(text)
     except ValueError:

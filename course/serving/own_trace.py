@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course.serving._arguments import whole
-from course.serving.catalog import Gpu, Model
 from course.serving.cost import LinearStepCost, RooflineStepCost, StepCost
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.metrics import SLO, Percentile, Status, Summary, meets
 from course.serving.results import Trace
-from course.serving.roofline import RESERVE_BYTES
 from course.serving.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,31 +32,7 @@ MADE_UP_COST = LinearStepCost(
 )
 """A step of a smallish model on a large card, in round numbers; no card's own."""
 
-MEMORY_FRACTION = 0.90
-"""What vLLM takes of a card's memory by default."""
-
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-
-
-def blocks_that_fit(
-    model: Model,
-    gpu: Gpu,
-    *,
-    block_size: int = 16,
-    memory_fraction: float = MEMORY_FRACTION,
-    reserve_bytes: float = RESERVE_BYTES,
-) -> int:
-    """Return how many KV blocks of `model` in bf16 fit on `gpu` beside the weights.
-
-    (memory · share − weights − reserve) / (block_size · KV bytes a token), rounded down. An
-    estimate within about 20 %: a server prints its own number when it starts. Raises ValueError,
-    with the shortfall, where not even one block fits.
-
-    >>> from course.serving import catalog
-    >>> blocks_that_fit(catalog.model("Llama-3.1-8B"), catalog.gpu("RTX-4090"))
-    2154
-    """
-    return RooflineStepCost(model, gpu).kv_blocks(block_size, memory_fraction, reserve_bytes)
 
 
 def simulate_trace(

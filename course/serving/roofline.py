@@ -209,7 +209,7 @@ class RooflineStepCost:
                 f"memory_fraction={memory_fraction!r} is above 1; give a share, as 0.9"
             )
         reserve = self.n_gpus * at_least("reserve_bytes", reserve_bytes)
-        block_bytes = whole("block_size", block_size) * self.kv_bytes_per_token
+        block_bytes = whole("block_size", block_size, high=2**16) * self.kv_bytes_per_token
         free_bytes = self._memory_bytes(fraction) - self.weight_bytes - reserve
         if free_bytes < block_bytes:
             raise self._does_not_fit(block_bytes - free_bytes, fraction, reserve_bytes)

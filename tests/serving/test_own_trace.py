@@ -7,11 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from course.serving import catalog
-from course.serving.cost import LinearStepCost
+from course.serving.cost import LinearStepCost, RooflineStepCost
 from course.serving.engine import EngineConfig, simulate
 from course.serving.metrics import SLO, Status
-from course.serving.own_trace import MADE_UP_COST, TraceRun, blocks_that_fit, simulate_trace
+from course.serving.own_trace import MADE_UP_COST, TraceRun, simulate_trace
 from course.serving.results import Trace
 from course.serving.workload import Workload
 
@@ -88,25 +87,8 @@ def test_bad_options_get_a_sentence(options, words: str) -> None:
 )
 def test_blocks_are_near_what_servers_logged(model: str, gpu: str, logged: int) -> None:
     """`auto` would give the engine a cache that no server has."""
-    blocks = blocks_that_fit(catalog.model(model), catalog.gpu(gpu))
+    blocks = RooflineStepCost(model, gpu).kv_blocks()
     assert blocks == pytest.approx(logged, rel=0.2)
-
-
-def test_blocks_add_up_by_hand() -> None:
-    model, gpu = catalog.model("Llama-3.1-8B"), catalog.gpu("RTX-4090")
-    left_bytes = 25_250_627_584 * 0.9 - 2 * model.parameters - 2 * 2**30
-    assert blocks_that_fit(model, gpu) == int(left_bytes / (16 * 131_072))
-    assert blocks_that_fit(model, gpu, block_size=32) == int(left_bytes / (32 * 131_072))
-    freer = blocks_that_fit(model, gpu, memory_fraction=1.0, reserve_bytes=0)
-    assert freer == int((25_250_627_584 - 2 * model.parameters) / (16 * 131_072))
-
-
-def test_too_large_a_model_says_how_much_is_lacking() -> None:
-    """A reader who is only told "0 blocks" does not know what to change."""
-    with pytest.raises(ValueError, match=r"does not fit on 1 × L4: .* GiB of weights.*GiB short"):
-        blocks_that_fit(catalog.model("Llama-3.1-70B"), catalog.gpu("L4"))
-    with pytest.raises(ValueError, match=r"memory_fraction=1\.5 is above 1"):
-        blocks_that_fit(catalog.model("Llama-3.1-8B"), catalog.gpu("L4"), memory_fraction=1.5)
 
 
 # --- what is counted ---------------------------------------------------------------------------
