@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,50 @@ def test_a_statistic_that_is_missing(tmp_path: Path, sweep_file: Path) -> None:
     )
 
 
+STRICTER = "which is stricter, so the knee by the SLO is cautious"
+LAXER = "so more requests break the limit than the knee by the SLO lets one think"
+UNKNOWN = "which may be longer or shorter, so the knee by the SLO may lie on either side"
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "stands_in", "consequence"),
+    [
+        ("P95", "p99", "P99", STRICTER),
+        ("median", "p90", "P90", STRICTER),
+        ("median", "mean", "mean", STRICTER),
+        ("mean", "p99", "P99", STRICTER),
+        ("P99", "p99.9", "P99.9", STRICTER),
+        ("P99", "p95", "P95", LAXER),
+        ("P99.9", "p99.0", "P99", LAXER),
+        ("P99", "mean", "mean", LAXER),
+        ("mean", "p50", "median", LAXER),
+        ("P90", "p75", "P75", LAXER),
+        ("P75", "mean", "mean", UNKNOWN),
+    ],
+)
+def test_what_a_stand_in_means(
+    asked: str, told: str, stands_in: str, consequence: str, tmp_path: Path
+) -> None:
+    """Who asked for less than the file tells is warned of misses that the knee rules out."""
+    table = tmp_path / "told.csv"
+    lines = [f"{n},{min(20 * n, 400)},{80 if n < 30 else 900}" for n in (5, 10, 15, 20, 25, 30)]
+    table.write_text("\n".join([f"users,tok_s,{told}_ttft_ms", *lines]), encoding="utf-8")
+    text = words(run(table, "--slo-ttft", 0.5, "--slo-stat", asked))
+    assert (
+        f"tells no {asked} TTFT at every load; the {stands_in} TTFT stands in, {consequence}"
+        in text
+    )
+    assert sum(sentence in text for sentence in (STRICTER, LAXER, UNKNOWN)) == 1
+
+
+@pytest.mark.parametrize("written", ["P99.0", "p99.00", " p99 "])
+def test_one_statistic_written_otherwise(written: str, sweep_file: Path) -> None:
+    """P99 stands in for P99.0, with a warning."""
+    text = words(run(sweep_file, "--slo-ttft", 0.5, "--slo-stat", written))
+    assert "P99 TTFT ≤ 500 ms holds up to" in text
+    assert "stands in" not in text
+
+
 def test_repeats_give_an_interval(tmp_path: Path) -> None:
     values = []
     for repeat in range(5):
@@ -226,6 +271,20 @@ def test_runs_without_a_load_are_left_out(tmp_path: Path) -> None:
     assert "tells no throughput" in words(no_rates)
 
 
+def test_thousands_of_loads(tmp_path: Path) -> None:
+    """A sweep with many loads, or resamples of it, takes all memory."""
+    path = tmp_path / "long.csv"
+    lines = [f"{n},{min(n, 1000)}" for n in range(1, 2001)]
+    path.write_text("\n".join(["users,tok_s", *lines]), encoding="utf-8")
+    tracemalloc.start()
+    try:
+        text = words(run(path))
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+    assert 'Knee by "two_segments" at 1,000 users' in text
+
+
 # --- what comes out ------------------------------------------------------------------------------
 
 
@@ -241,6 +300,63 @@ def test_svg_says_what_it_shows(tmp_path: Path, sweep_file: Path) -> None:
     assert "two segments 13" in text
     assert "P99 TTFT limit 500 ms" in text
     assert "Knee by &quot;plateau&quot;" in text or 'Knee by "plateau"' in text
+
+
+SLOW = "users,tok_s,p99_ttft,name\n" + "".join(
+    f"{n},{min(20 * n, 400)},0.1,{{name}}\n" for n in (5, 10, 15, 20, 25, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a$\\frac$", "a$\\frac$"),
+        ("costs $5 or $6 of \\x_{", "costs $5 or $6 of \\x_{"),
+        ("a\x1b[31m\x07b", "a [31m b"),
+        ("<&>]]>", "<&>]]>"),
+        ("\ufffe\x85", "names"),
+    ],
+)
+def test_any_name_can_be_drawn(name: str, shown: str, tmp_path: Path) -> None:
+    """A name with a $ stops the drawing, or one with a control character spoils the file."""
+    table, target = tmp_path / "names.csv", tmp_path / "knee.svg"
+    table.write_text(SLOW.format(name=name), encoding="utf-8")
+    assert f"The curves: {target}" in run(table, "--svg", target).output
+    root = ElementTree.parse(target).getroot()
+    assert shown in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize("name", ["cost $5 $x_{", "a\x1b\x07b", "odd\udcff"])
+def test_any_file_name_can_be_told(name: str, tmp_path: Path) -> None:
+    """A file whose name is no text on this machine gives no output at all."""
+    table = tmp_path / f"{name}.csv"
+    table.write_text("users,tok_s,p99_ttft\n1,10,1\n2,20,2\n", encoding="utf-8")
+    value = layouts.vllm(request_rate="inf", max_concurrency=None)
+    result = layouts.write(tmp_path, value, name=f"{name}.json")
+    target, drawn = tmp_path / f"{name} out.json", tmp_path / f"{name} out.svg"
+    text = words(run(table, result, "--json", target, "--svg", drawn))
+    found = json.loads(target.read_text(encoding="utf-8"))
+    assert found["sweeps"][0]["name"].isprintable()
+    assert all(said.isprintable() for said in found["files"])
+    assert text.isprintable()
+    ElementTree.parse(drawn)
+
+
+def test_an_idle_server_is_drawn(tmp_path: Path) -> None:
+    """A throughput of 0 throughout ends in a warning of the drawing library."""
+    table, target = tmp_path / "idle.csv", tmp_path / "knee.svg"
+    table.write_text("users,tok_s\n1e-9,0\n2,0\n3,0\n1e15,0\n", encoding="utf-8")
+    assert "the throughput is 0 at every load" in words(run(table, "--svg", target))
+    ElementTree.parse(target)
+
+
+def test_a_table_by_another_name(tmp_path: Path) -> None:
+    """A table that is not named .csv is refused as broken JSON."""
+    plain, tabs = tmp_path / "sweep.txt", tmp_path / "sweep.tsv"
+    plain.write_text("users,tok_s\n1,10\n2,20\n", encoding="utf-8")
+    tabs.write_text("users\ttok_s\n1\t10\n2\t20\n", encoding="utf-8")
+    assert "sweep: 2 loads in users" in words(run(plain))
+    assert "is separated by tabs; save it separated by commas" in refused(tabs)
 
 
 def test_json_is_json(tmp_path: Path) -> None:
@@ -264,6 +380,9 @@ def test_json_is_json(tmp_path: Path) -> None:
         (("--slo-ttft", 0), "is not above 0"),
         (("--slo-stat", "P0"), "--slo-stat='P0' is not known"),
         (("--slo-stat", "most"), "--slo-stat='most' is not known"),
+        (("--slo-stat", "p1e1"), "--slo-stat='p1e1' is not known"),
+        (("--slo-stat", "p101"), "--slo-stat='p101' is not known"),
+        (("--columns", "users=a,Users=b"), "--columns gives Users twice"),
         (("--columns", "users"), "--columns has 'users'; give ROLE=COLUMN"),
         (("--svg", "no/such/folder/a.svg"), "there is no folder"),
     ],
@@ -278,7 +397,7 @@ def test_inputs_are_never_written_over(tmp_path: Path, sweep_file: Path) -> None
     before = sweep_file.read_bytes()
     assert "is an input too" in refused(sweep_file, "--json", sweep_file)
     both = tmp_path / "out"
-    assert "is --svg too" in refused(sweep_file, "--svg", both, "--json", both)
+    assert "is the file of --svg; give" in refused(sweep_file, "--svg", both, "--json", both)
     assert "is a folder" in refused(sweep_file, "--svg", tmp_path)
     assert sweep_file.read_bytes() == before
     assert "there is no such file" in refused(tmp_path / "none.json")

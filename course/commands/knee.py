@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from course.commands._targets import check_targets
+
 if TYPE_CHECKING:
     from course.serving.load_rows import LoadRow
 
@@ -21,7 +23,7 @@ def knee(
         list[Path],
         typer.Argument(
             help="Result files of one sweep or of several: vLLM, SGLang, GuideLLM, AIPerf, "
-            "inference-perf, InferenceX; or CSV tables with a line a load"
+            "inference-perf, InferenceX; or tables separated by commas with a line a load"
         ),
     ],
     slo_ttft: Annotated[
@@ -64,7 +66,7 @@ def knee(
     from course.serving.knee_report import gathered, report
     from course.serving.measured_sweeps import measured_sweeps
 
-    _check_targets(files, svg, json)
+    check_targets(dict.fromkeys(files, "an input too"), {"--svg": svg, "--json": json})
     asked = {"TTFT": slo_ttft, "TPOT": slo_tpot, "ITL": slo_itl, "E2E": slo_e2e}
     limits = {name: limit_s for name, limit_s in asked.items() if limit_s is not None}
     stat = _statistic(slo_stat)
@@ -108,43 +110,26 @@ def _pairs(text: str) -> dict[str, str]:
         role, equals, column = part.partition("=")
         if not equals or not role.strip() or not column.strip():
             raise ValueError(f"--columns has {part!r}; give ROLE=COLUMN, as users=my_users")
-        pairs[role.strip()] = column.strip()
+        if role.strip().lower() in pairs:
+            raise ValueError(f"--columns gives {role.strip()} twice; give it one column")
+        pairs[role.strip().lower()] = column.strip()
     return pairs
 
 
 def _statistic(text: str) -> str:
-    lower = text.strip().lower()
-    if lower in ("p50", "median"):
-        return "median"
-    if lower in ("mean", "avg"):
-        return "mean"
+    from course.serving.load_rows import statistic_named
+
     try:
-        if lower.startswith("p") and 0 < float(lower[1:]) < 100:
-            return lower.upper()
+        return statistic_named(text)
     except ValueError:
-        pass
-    raise ValueError(f"--slo-stat={text!r} is not known; give P99, P95, P90, mean or median")
-
-
-def _check_targets(files: list[Path], svg: Path | None, json: Path | None) -> None:
-    """Raise ValueError where a result could not, or must not, be written."""
-    taken = {path.resolve(): "an input" for path in files}
-    for option, path in (("--svg", svg), ("--json", json)):
-        if path is None:
-            continue
-        if path.resolve() in taken:
-            raise ValueError(f"{option}={path} is {taken[path.resolve()]} too; give another name")
-        if not path.resolve().parent.is_dir():
-            raise ValueError(f"{option}={path}: there is no folder {path.parent}; make it first")
-        if path.is_dir():
-            raise ValueError(f"{option}={path} is a folder; give a file's name")
-        taken[path.resolve()] = option
+        wanted = "give P99, P95, P90, mean or median"
+        raise ValueError(f"--slo-stat={text!r} is not known; {wanted}") from None
 
 
 def _write_json(path: Path, value: Any) -> None:
     text = json_format.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
-    typer.echo(f"Everything as JSON: {path}")
+    typer.echo(f"Everything as JSON: {_shown(path)}")
 
 
 def _write_svg(path: Path, reports: list[Any]) -> None:
@@ -158,4 +143,11 @@ def _write_svg(path: Path, reports: list[Any]) -> None:
         figure.savefig(
             path, format="svg", metadata={"Date": None, "Description": alt_text(reports)}
         )
-    typer.echo(f"The curves: {path}")
+    typer.echo(f"The curves: {_shown(path)}")
+
+
+def _shown(path: Path) -> str:
+    """A path as any terminal can show it; on a disk it may be no text."""
+    from course.serving.results._texts import printable
+
+    return printable(str(path), 4096)

@@ -59,10 +59,11 @@ def _throughput(axes: Axes, report: KneeReport) -> None:
     if sweep.runs > 1:
         for run in sweep.throughput:
             axes.plot(sweep.loads, run, color=MUTED, linewidth=0.6, zorder=1)
-    axes.set_ylim(0, 1.35 * float(mean.max()))
+    axes.set_ylim(0, 1.35 * float(mean.max()) or 1.0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     _common(axes, report, sweep.throughput_unit)
-    axes.set_title(sweep.name, loc="left", fontsize="medium")
+    # a name is somebody's text, in which a $ begins no formula
+    axes.set_title(sweep.name, loc="left", fontsize="medium", parse_math=False)
     found = [knee for knee in report.knees if knee.load is not None]
     for knee in sorted(found, key=lambda knee: knee.load or 0.0):
         colour, dash = _LOOKS[knee.method]

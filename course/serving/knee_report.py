@@ -11,11 +11,15 @@ import numpy as np
 
 from course.serving._arguments import FloatArray
 from course.serving.knees import Knee, bare
+from course.serving.load_rows import quantile_of, statistic_named
 from course.serving.measured_sweeps import MeasuredSweep
 from course.words import figures, seconds
 
 STAND_INS = ("P99", "P95", "P90", "mean", "median")
-"""Statistics in the order in which they stand in for one that a file does not tell."""
+"""Statistics in the order in which they stand in for one that a file does not tell.
+
+Other percentiles come behind P90 where they are stricter than it, and last otherwise.
+"""
 
 SHOWN = ("TTFT", "TPOT", "ITL", "E2E")
 
@@ -66,7 +70,8 @@ def report(sweep: MeasuredSweep, slo_s: Mapping[str, float], stat: str = "P99") 
 
     `slo_s`: limits in seconds by "TTFT", "TPOT", "ITL", "E2E"; `stat`: the statistic that has to
     keep them, as "P99", "mean" or "median". Where the sweep does not tell it at every load, the
-    strictest that it does tell stands in, and a warning says so.
+    strictest that it does tell stands in, and a warning says so. Raises ValueError for a `stat`
+    that is none.
 
     >>> from course.serving.measured_sweeps import catalogue_sweeps
     >>> found = report(catalogue_sweeps()[6], {"TTFT": 2.0})
@@ -74,6 +79,7 @@ def report(sweep: MeasuredSweep, slo_s: Mapping[str, float], stat: str = "P99") 
     [71, 54, 40]
     """
     warnings = list(sweep.warnings)
+    stat = statistic_named(stat)
     limits: dict[str, float] = {}
     for metric, limit_s in slo_s.items():
         name = _told(sweep, metric, stat)
@@ -82,8 +88,8 @@ def report(sweep: MeasuredSweep, slo_s: Mapping[str, float], stat: str = "P99") 
             continue
         if name != f"{stat} {metric}":
             warnings.append(
-                f"the sweep tells no {stat} {metric} at every load; the {name} stands in, so more "
-                "requests break the limit than the knee by the SLO lets one think"
+                f"the sweep tells no {stat} {metric} at every load; the {name} stands in, "
+                + _consequence(f"{stat} {metric}", name)
             )
         limits[name] = limit_s
     knees = [sweep.knee("plateau"), sweep.knee("two_segments")]
@@ -99,11 +105,34 @@ def report(sweep: MeasuredSweep, slo_s: Mapping[str, float], stat: str = "P99") 
 
 def _told(sweep: MeasuredSweep, metric: str, stat: str) -> str | None:
     """The latency's name in the sweep, by the asked statistic or the next best that is told."""
-    for statistic in (stat, *STAND_INS):
-        values = sweep.latencies.get(f"{statistic} {metric}")
-        if values is not None and not np.isnan(values).any():
-            return f"{statistic} {metric}"
-    return None
+    told = [
+        name
+        for name, values in sweep.latencies.items()
+        if name.endswith(f" {metric}") and not np.isnan(values).any()
+    ]
+    others = sorted(told, key=lambda name: quantile_of(name) or 0.0, reverse=True)
+    strict = [name for name in others if (quantile_of(name) or 0.0) > 0.9]
+    known = [f"{statistic} {metric}" for statistic in (stat, *STAND_INS)]
+    return next((name for name in (*known[:4], *strict, *known[4:], *others) if name in told), None)
+
+
+def _consequence(asked: str, name: str) -> str:
+    """What it means for the knee that the latency `name` is judged for the one that was asked."""
+    wanted, judged = quantile_of(asked), quantile_of(name)
+    if wanted is not None and judged is not None:
+        stricter = judged > wanted
+    elif wanted is None:  # a mean lies above the median, as latencies do, and below a tail
+        stricter = judged is not None and judged >= 0.9
+    elif 0.5 < wanted < 0.9:
+        return "which may be longer or shorter, so the knee by the SLO may lie on either side"
+    else:
+        stricter = wanted <= 0.5
+    if stricter:
+        return (
+            "which is stricter, so the knee by the SLO is cautious: the limit may hold at higher "
+            "loads too"
+        )
+    return "so more requests break the limit than the knee by the SLO lets one think"
 
 
 def _table(sweep: MeasuredSweep, limits: Mapping[str, float]) -> list[str]:

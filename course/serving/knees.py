@@ -37,6 +37,12 @@ DOUBLING_GAIN = 0.20
 REAL_FALL = 0.10
 """A throughput that falls by this share and later rises above where it was is a contradiction."""
 
+LEAST_LOAD, LARGEST = 1e-30, 1e30
+"""No load is smaller or larger, and no throughput larger: beyond them squares are no numbers."""
+
+_TOLD_GAIN = 100.0
+"""A gain of more than this many times is not told as per cent."""
+
 _FEWEST_POINTS = {"plateau": 4, "two_segments": 5, "slo": 2}
 
 
@@ -80,10 +86,10 @@ class _Names(NamedTuple):
     throughput: str
 
     def of(self, load: float) -> str:
-        return f"{bare(load)} {self.load}".strip()
+        return f"{bare(float(load))} {self.load}".strip()
 
     def rate(self, throughput: float) -> str:
-        return f"{figures(throughput)} {self.throughput}".strip()
+        return f"{figures(float(throughput))} {self.throughput}".strip()
 
 
 def bare(load: float) -> str:
@@ -125,7 +131,8 @@ def find_knee(
 
     Between the loads that were run the curve is taken as straight. The two that look at the
     throughput want to see it flatten: within 5 % of its highest over a fifth more load, or a last
-    doubling that brings less than 20 %. Raises ValueError for arrays that do not fit together.
+    doubling that brings less than 20 %. Raises ValueError for arrays that do not fit together, and
+    for loads outside 1e-30 … 1e30 or a throughput above that.
 
     >>> users = [1, 5, 25, 50, 100, 150, 200]
     >>> tokens_per_s = [48.4, 199.2, 564.5, 738.8, 777.3, 777.9, 777.0]
@@ -157,7 +164,9 @@ def find_knee(
         count = "one load is" if x.size == 1 else f"{x.size} different loads are"
         place = _Place(None, f"{count} too few; this takes {fewest} or more")
     else:
-        place = locate(x, judged.mean(axis=0), names)
+        with np.errstate(over="ignore"):  # the mean of absurd latencies may be infinite
+            mean = judged.mean(axis=0)
+        place = locate(x, mean, names)
     return _with_interval(method, place, x, through, judged, locate, confidence, names)
 
 
@@ -173,6 +182,11 @@ def _loads(loads: npt.ArrayLike) -> FloatArray:
         raise ValueError(f"loads has shape {x.shape}; give one number a load, in one flat list")
     for index, load in enumerate(x.tolist()):
         at_least(f"loads[{index}]", load, above=True)
+        if not LEAST_LOAD <= load <= LARGEST:
+            raise ValueError(
+                f"loads[{index}]={load:g} is outside {LEAST_LOAD:g} … {LARGEST:g}; "
+                "give the loads in another unit"
+            )
         if index and load <= x[index - 1]:
             raise ValueError(
                 f"loads[{index}]={load:g} does not rise above loads[{index - 1}]={x[index - 1]:g}; "
@@ -182,7 +196,7 @@ def _loads(loads: npt.ArrayLike) -> FloatArray:
 
 
 def _curves(name: str, values: npt.ArrayLike, points: int, *, hopeless: bool = False) -> FloatArray:
-    """Return `values` as (runs, points); NaN becomes infinite where the worst may happen."""
+    """Return `values` as (runs, points); NaN becomes infinite if `hopeless`, as of latencies."""
     y = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if y.ndim != 2 or y.shape[1] != points:
         raise ValueError(
@@ -190,10 +204,12 @@ def _curves(name: str, values: npt.ArrayLike, points: int, *, hopeless: bool = F
             "give one value a load, or one row a run"
         )
     if hopeless:
-        return np.where(np.isnan(y), math.inf, y)
-    if not np.isfinite(y).all() or (y < 0).any():
-        run, point = np.argwhere(~(np.isfinite(y) & (y >= 0)))[0]
-        raise ValueError(f"{name}[{run}, {point}]={y[run, point]} is not a finite number ≥ 0")
+        y = np.where(np.isnan(y), math.inf, y)
+    bad = y < 0 if hopeless else ~((y >= 0) & (y <= LARGEST))
+    if bad.any():
+        run, point = np.argwhere(bad)[0]
+        wanted = "a number ≥ 0" if hopeless else f"a finite number from 0 to {LARGEST:g}"
+        raise ValueError(f"{name}[{run}, {point}]={y[run, point]} is not {wanted}")
     return y
 
 
@@ -218,7 +234,9 @@ def _promise(
     assert limit is not None
     bound = at_least("limit", limit, above=True)
     assert latency is not None
-    return _curves("latency", latency, x.size, hopeless=True) / bound - 1, _breaks(promise)
+    waits = _curves("latency", latency, x.size, hopeless=True)
+    with np.errstate(over="ignore"):
+        return waits / bound - 1, _breaks(promise)
 
 
 # --- the three methods ---------------------------------------------------------------------------
@@ -243,8 +261,7 @@ def _fault(x: FloatArray, y: FloatArray, names: _Names) -> str | None:
     if not is_flat(x, y):
         return (
             "not loaded enough. The throughput still rises at the end: a load "
-            f"of {names.of(x[-1])} brings {percent(round(_doubling_gain(x, y), 3))} more "
-            "than half of it: go higher"
+            f"of {names.of(x[-1])} brings {_gain_words(x, y)} more than half of it: go higher"
         )
     return None
 
@@ -254,7 +271,9 @@ def _contradiction(y: FloatArray) -> int | None:
     before = np.maximum.accumulate(y)
     after = np.maximum.accumulate(y[::-1])[::-1]
     dips = (y < (1 - REAL_FALL) * before) & (after > before)
-    return int(np.where(dips, y / before, 1.0).argmin()) if dips.any() else None
+    # `before` is above 0 at a dip
+    left = np.divide(y, before, out=np.ones_like(y), where=dips)
+    return int(left.argmin()) if dips.any() else None
 
 
 def plateau_level(throughput: FloatArray) -> float:
@@ -293,8 +312,15 @@ def _doubling_gain(x: FloatArray, y: FloatArray) -> float:
     there = float(np.interp(start, x, y))
     if there <= 0:
         return math.inf
-    growth = math.log(max(float(y[-1]), 1e-300) / there) / math.log(float(x[-1]) / start)
+    # two loads that differ in their last digit alone may have the ratio 1
+    width = math.log(float(x[-1]) / start) or math.ulp(1.0)
+    growth = math.log(max(float(y[-1]) / there, 1e-300)) / width
     return math.expm1(min(growth, 50.0) * math.log(2))
+
+
+def _gain_words(x: FloatArray, y: FloatArray) -> str:
+    gain = _doubling_gain(x, y)
+    return percent(round(gain, 3)) if gain <= _TOLD_GAIN else "many times"
 
 
 def _plateau(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
@@ -305,10 +331,9 @@ def _plateau(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
     load = _first_reaching(x, y, PLATEAU_SHARE * level)
     words = f"the throughput levels off at {names.rate(level)}"
     if not _is_held(x, y) and y[-1] == y.max():
-        gain = percent(round(_doubling_gain(x, y), 3))
         words = (
-            f"the throughput hardly rises any more (the last doubling of the load brings {gain}); "
-            f"the most seen is {names.rate(level)}"
+            "the throughput hardly rises any more (the last doubling of the load brings "
+            f"{_gain_words(x, y)}); the most seen is {names.rate(level)}"
         )
     words += f", and {names.of(load)} bring {percent(PLATEAU_SHARE)} of that"
     if y[-1] < (1 - REAL_FALL) * y.max():
@@ -329,17 +354,23 @@ def _two_segments(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
         return _Place(None, fault)
     load, steep, gentle = broken_stick(x, y)
     if not gentle < steep / 2:
-        return _Place(
-            None,
-            "no bend. The second of the two straight pieces is "
-            f"{percent(round(gentle / steep, 3))} as steep as the first",
-        )
+        return _Place(None, f"no bend. {_steepness(steep, gentle)}")
     return _Place(
         load,
         f"two straight pieces fit best where they meet at {names.of(load)}: before it "
         f"{figures(steep)} {names.throughput} come with each further load of 1, beyond it "
         f"{figures(gentle)}",
     )
+
+
+def _steepness(steep: float, gentle: float) -> str:
+    """Say of two straight pieces that the second does not flatten."""
+    if steep <= 0:
+        return "The first of the two straight pieces does not rise"
+    if gentle > _TOLD_GAIN * steep:
+        return "The second of the two straight pieces is many times as steep as the first"
+    share = percent(round(gentle / steep, 3))
+    return f"The second of the two straight pieces is {share} as steep as the first"
 
 
 def _breaks(promise: str) -> Locate:
@@ -393,9 +424,10 @@ def _with_interval(
         )  # fmt: skip
     above = int(np.searchsorted(x, place.load, side="left").clip(1, x.size - 1))
     between = (float(x[above - 1]), float(x[above]))
-    found = resampled_interval(
-        judged, lambda mean: locate(x, mean, names).load, place.load, confidence
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # latencies may be infinite
+        found = resampled_interval(
+            judged, lambda mean: locate(x, mean, names).load, place.load, confidence
+        )
     low = None if found.low is None else max(found.low, float(x[0]))
     high = None if found.high is None else min(found.high, float(x[-1]))
     why = found.reason

@@ -7,12 +7,14 @@ A benchmark tool's run, a row of the catalogue and a line of a reader's own tabl
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course.serving._measurements import MeasuredPoint
 from course.serving.knees import bare
+from course.serving.results._texts import printable
 from course.serving.results.nouns import BenchmarkResult, BenchmarkRun, RunSummary
 from course.words import figures
 
@@ -34,6 +36,9 @@ _ABOUT_A_CURVE = frozenset(
 
 _SAID_BETTER = frozenset(("little", "rate"))
 """Those that are said again, with the consequence, where the load was not the one meant."""
+
+
+_QUANTILE = re.compile(r"p([0-9]{1,3}(?:\.[0-9]{1,6})?)")
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def rows_of_result(result: BenchmarkResult) -> tuple[tuple[LoadRow, ...], tuple[
     rows = []
     # several runs are what a sweep is made of
     notable = [finding for finding in result.findings if finding.check != "several-runs"]
-    said = [f"{Path(result.path).name}: {finding.text}" for finding in notable]
+    said = [f"{_file_name(result)}: {finding.text}" for finding in notable]
     for run in result.runs:
         found = row_of_run(run, result)
         if isinstance(found, str):
@@ -146,7 +151,7 @@ def rows_of_result(result: BenchmarkResult) -> tuple[tuple[LoadRow, ...], tuple[
 def row_of_run(run: BenchmarkRun, result: BenchmarkResult) -> LoadRow | str:
     """Return a run as a row, or why it has no place on a curve."""
     s = run.summary
-    place = Path(result.path).name
+    place = _file_name(result)
     if len(result.runs) > 1:
         place = f"{place}, {run.place}"
     if s.completed == 0:
@@ -178,6 +183,11 @@ def row_of_run(run: BenchmarkRun, result: BenchmarkResult) -> LoadRow | str:
     kept = _ABOUT_A_CURVE if row.was_offered else _ABOUT_A_CURVE - _SAID_BETTER
     findings = [f"{place}: {f.text}" for f in run.findings if f.check in kept]
     return replace(row, warnings=(*findings, *row.warnings))
+
+
+def _file_name(result: BenchmarkResult) -> str:
+    """The file's name as any terminal and file can hold it; on a disk it may be no text."""
+    return printable(Path(result.path).name)
 
 
 def _failed_share(s: RunSummary) -> float | None:
@@ -215,7 +225,27 @@ def statistic(share: float) -> str:
     >>> statistic(0.5), statistic(0.99), statistic(0.999)
     ('median', 'P99', 'P99.9')
     """
-    return "median" if math.isclose(share, 0.5) else f"P{100 * share:g}"
+    return "median" if math.isclose(share, 0.5) else f"P{100 * share:.10g}"
+
+
+def statistic_named(text: str) -> str:
+    """Return what a statistic is called, however it was written.
+
+    Raises ValueError for a text that names none.
+
+    >>> [statistic_named(text) for text in ("p99", "P99.0", "p50", "avg", "p99.90")]
+    ['P99', 'P99', 'median', 'mean', 'P99.9']
+    """
+    lower = text.strip().lower()
+    if lower in ("mean", "avg", "median"):
+        return "mean" if lower == "avg" else lower
+    found = _QUANTILE.fullmatch(lower)
+    percentile = float(found[1]) if found else 0.0
+    if not 0 < percentile <= 100:
+        raise ValueError(
+            f"{printable(text, 40)!r} is no statistic; give P99, P99.9, P95, mean or median"
+        )
+    return statistic(percentile / 100)
 
 
 def quantile_of(latency: str) -> float | None:

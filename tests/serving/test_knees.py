@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from scipy.optimize import brentq
 from course.serving import queueing
 from course.serving._broken_stick import broken_stick
 from course.serving._resampling import weights
-from course.serving.knees import Method, find_knee
+from course.serving.knees import LARGEST, LEAST_LOAD, Method, find_knee
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -304,3 +305,98 @@ def test_bad_promises_are_refused(keywords: dict[str, object], message: str) -> 
 def test_unknown_method() -> None:
     with pytest.raises(ValueError, match="method='elbow' is not known"):
         find_knee([1, 2], [1, 2], method="elbow")  # type: ignore[arg-type]
+
+
+# --- any numbers at all --------------------------------------------------------------------------
+
+POWERS = st.floats(-29.9, 29.9).map(lambda exponent: 10.0**exponent)
+NEAR = st.integers(1, 30).map(lambda ulps: 1 + ulps * math.ulp(1.0))
+WIDE = st.one_of(
+    st.sampled_from([0.0, 5e-324, 1e-300, 1e-9, 1.0, 1e15, 1e30, 1.7e308]),
+    st.floats(0, 1.7e308),
+    st.floats(-40, 40).map(lambda exponent: 10.0**exponent),
+    st.floats(0.9, 1.1),
+)
+METHODS: tuple[Method, ...] = ("plateau", "two_segments", "slo")
+
+
+def assert_answered(loads: list[float], throughput: list[list[float]]) -> None:
+    for method in METHODS:
+        limit = 1e-9 if method == "slo" else None
+        if not (LEAST_LOAD <= loads[0] <= loads[-1] <= LARGEST and np.max(throughput) <= LARGEST):
+            with pytest.raises(ValueError, match=r"is outside|is not"):
+                find_knee(loads, throughput, throughput, method, limit=limit)
+            continue
+        knee = find_knee(loads, throughput, throughput, method, limit=limit)
+        assert knee.sentence
+        if knee.load is not None:
+            assert loads[0] <= knee.load <= loads[-1]
+            assert knee.throughput is not None
+            assert math.isfinite(knee.throughput)
+
+
+@pytest.mark.parametrize(
+    ("loads", "throughput"),
+    [
+        ([0.002, 1, 2, 4, 8], [0, 0, 1e-9, 1e-9, 1e-9]),
+        ([0.003, 1, 2, 8], [0, 5, 2, 10]),
+        ([1, 2, 3, 4], [0, 0, 1e30, 0]),
+        ([1, 2, 3, 4], [0, 0, 1e-9, 5e-324]),
+        ([1, 2, 3, 4, 5, 6], [1e308, *[1.7e308] * 5]),
+        ([1e-320, 1e-318, 1e-316, 1e-310, 1e-306], [1, 2, 3, 3, 3]),
+        ([1 - math.ulp(1.0), 1.0, 1.0 + math.ulp(1.0), 1.1], [1, 2, 3, 4]),
+    ],
+)
+def test_absurd_curves(loads: list[float], throughput: list[float]) -> None:
+    """An absurd number in somebody's table ends in a traceback or a warning of the arithmetic."""
+    assert_answered(loads, [throughput])
+
+
+@given(st.data())
+def test_any_numbers_give_an_answer_or_a_reason(data: st.DataObject) -> None:
+    """Some other absurd number does."""
+    numbers = data.draw(st.sampled_from([WIDE, POWERS, POWERS | NEAR, st.floats(0.5, 64)]))
+    loads = sorted(data.draw(st.lists(numbers, min_size=1, max_size=9, unique=True)))
+    runs = data.draw(st.sampled_from([1, 1, 2, 5]))
+    rates = data.draw(st.sampled_from([WIDE, POWERS, st.sampled_from([0.0, 1, 2, 1e-300])]))
+    row = st.lists(rates, min_size=len(loads), max_size=len(loads))
+    assert_answered(loads, data.draw(st.lists(row, min_size=runs, max_size=runs)))
+
+
+@given(st.integers(-60, 60), st.integers(-60, 60))
+def test_far_units_do_not_matter(load_power: int, power: int) -> None:
+    """Loads in tiny units lose their digits in the sums of squares."""
+    here = broken_stick(USERS, SERVER * (1 - 0.02 * np.cos(USERS)))
+    scale, height = 2.0**load_power, 2.0**power
+    there = broken_stick(scale * USERS, height * SERVER * (1 - 0.02 * np.cos(USERS)))
+    assert there == (here[0] * scale, here[1] * height / scale, here[2] * height / scale)
+
+
+@given(st.lists(st.floats(-6, 6), min_size=6, max_size=12, unique=True))
+def test_near_and_far_loads_are_fitted_alike(exponents: list[float]) -> None:
+    """Two loads side by side, far from the others, make a corner out of rounding."""
+    loads = 10.0 ** np.array(sorted(exponents))
+    if np.diff(loads).min() <= 1e-12 * loads[-1]:
+        return
+    corner = loads[3]
+    bend, steep, gentle = broken_stick(loads, 3.0 * np.minimum(loads, corner))
+    fitted = steep * np.minimum(loads - bend, 0) + gentle * np.maximum(loads - bend, 0)
+    away = 3.0 * np.minimum(loads, corner) - fitted
+    assert np.ptp(away) <= 1e-6 * 3.0 * corner
+
+
+def test_thousands_of_loads_fit_into_memory() -> None:
+    """Twice the loads take four times the memory, and a sweep with many of them is killed."""
+
+    def peak_bytes(points: int) -> int:
+        loads = np.arange(1.0, points + 1)
+        values = np.minimum(loads, points / 2)
+        tracemalloc.start()
+        try:
+            assert broken_stick(loads, values)[0] == pytest.approx(points / 2)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak_bytes(20_000) < 1000 * 20_000
+    assert peak_bytes(20_000) < 12 * peak_bytes(2_000)

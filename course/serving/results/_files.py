@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,16 @@ MAX_BRACKETS = 3_000_000
 MAX_LINE_CHARS = 1 << 20
 """A line of a CSV may not be longer."""
 
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+GZIP_MARK = b"\x1f\x8b"
+BINARY_SIGNS = (*UTF16_MARKS, GZIP_MARK)
+"""First two bytes of a file whose reader has its own words for it."""
+
 _REACH = 16
 """A value cut off by the end of what was read fails within so many characters of that end."""
+
+_BLOCK = 1 << 16
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
@@ -58,9 +67,9 @@ def text_chunks(file: BinaryIO) -> Iterator[str]:
     read_bytes = 0
     while True:
         data = file.read(CHUNK_BYTES)
-        if read_bytes == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        if read_bytes == 0 and data[:2] in UTF16_MARKS:
             raise ResultFileError("is UTF-16 text; save it as UTF-8", "byte 0")
-        if read_bytes == 0 and data[:2] == b"\x1f\x8b":
+        if read_bytes == 0 and data[:2] == GZIP_MARK:
             raise ResultFileError("is compressed (gzip); unpack it first", "byte 0")
         try:
             text = decoder.decode(data, final=not data)
@@ -100,8 +109,8 @@ def json_values(file: BinaryIO) -> Iterator[tuple[int, Any]]:
     Infinity are numbers. Raises ResultFileError, with the line, for anything that is no JSON, for
     a key given twice, and for a value beyond the limits.
     """
-    chunks = text_chunks(file)
-    text, at, line, ended = "", 0, 1, False
+    pieces = _Pieces(text_chunks(file))
+    text, at, line, ended, cut = "", 0, 1, False, False
     while True:
         begin = _after_space(text, at)
         line += text.count("\n", at, begin)
@@ -110,8 +119,14 @@ def json_values(file: BinaryIO) -> Iterator[tuple[int, Any]]:
         if found is None:
             if ended:
                 return
-            text, ended = _longer(text[at:], chunks, line)
-            at = 0
+            if cut and at == 0:
+                raise ResultFileError("holds too many values to be read", f"line {line}")
+            text, ended = _longer(text[at:], pieces, line)
+            at, reach = 0, _reach(text)
+            cut = reach < len(text)
+            if cut:
+                pieces.put_back(text[reach:])
+                text, ended = text[:reach], False
             continue
         value, end = found
         yield line, value
@@ -119,24 +134,64 @@ def json_values(file: BinaryIO) -> Iterator[tuple[int, Any]]:
         at = end
 
 
+class _Pieces:
+    """The file's text piece by piece; what was taken too much can be put back."""
+
+    def __init__(self, pieces: Iterator[str]) -> None:
+        self.pieces = pieces
+        self.back: list[tuple[str, int]] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if not self.back:
+            return next(self.pieces)
+        text, at = self.back.pop()
+        if at + CHUNK_BYTES < len(text):
+            self.back.append((text, at + CHUNK_BYTES))
+        return text[at : at + CHUNK_BYTES]
+
+    def put_back(self, text: str) -> None:
+        """Have `text` come first again."""
+        self.back.append((text, 0))
+
+
 def _after_space(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
 
 
-def _longer(text: str, chunks: Iterator[str], line: int) -> tuple[str, bool]:
+def _longer(text: str, pieces: Iterator[str], line: int) -> tuple[str, bool]:
     """Return at least twice the text, so that a long value is not tried at each mebibyte."""
-    pieces, length = [text], len(text)
-    for piece in chunks:
-        pieces.append(piece)
+    if len(text) >= MAX_VALUE_CHARS:
+        limit = f"a value of more than {MAX_VALUE_CHARS:,} characters"
+        raise ResultFileError(f"holds {limit}; give one run a line, or fewer", f"line {line}")
+    found, length = [text], len(text)
+    for piece in pieces:
+        found.append(piece)
         length += len(piece)
-        if length > MAX_VALUE_CHARS + CHUNK_BYTES:
-            limit = f"a value of more than {MAX_VALUE_CHARS:,} characters"
-            raise ResultFileError(f"holds {limit}", f"line {line}")
-        if length >= 2 * len(text):
-            return "".join(pieces), False
-    return "".join(pieces), True
+        if length >= min(2 * len(text), MAX_VALUE_CHARS):
+            return "".join(found), False
+    return "".join(found), True
+
+
+def _reach(text: str) -> int:
+    """Return how far a text is within the limits on values.
+
+    Asked once for each text in memory, not for each value in it: many small values after a long
+    one would otherwise be counted as often as there are of them.
+    """
+    if len(text) <= min(MAX_COMMAS, MAX_BRACKETS):
+        return len(text)
+    commas = brackets = 0
+    for begin in range(0, len(text), _BLOCK):
+        end = begin + _BLOCK
+        commas += text.count(",", begin, end)
+        brackets += text.count("{", begin, end) + text.count("[", begin, end)
+        if commas > MAX_COMMAS or brackets > MAX_BRACKETS:
+            return begin
+    return len(text)
 
 
 def _value_at(text: str, at: int, line: int, *, final: bool) -> tuple[Any, int] | None:
@@ -144,10 +199,6 @@ def _value_at(text: str, at: int, line: int, *, final: bool) -> tuple[Any, int] 
     if text[at] not in "{[":
         begin = f"holds {excerpt(text[at : at + 60])} where an object or a list should begin"
         raise ResultFileError(begin, f"line {line}")
-    if len(text) - at > MAX_BRACKETS and (
-        text.count(",", at) > MAX_COMMAS or text.count("{", at) + text.count("[", at) > MAX_BRACKETS
-    ):
-        raise ResultFileError("holds too many values to be read", f"line {line}")
     try:
         return _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -163,19 +214,26 @@ def _value_at(text: str, at: int, line: int, *, final: bool) -> tuple[Any, int] 
         raise ResultFileError(what, place) from None
     except RecursionError:
         raise ResultFileError("is nested too deep to be a result", f"line {line}") from None
-    except ValueError as error:  # a key given twice, or a whole number of thousands of digits
+    except _GivenTwice as error:
         raise ResultFileError(f"is no JSON to rely on: {error}", f"line {line}") from None
+    except ValueError:  # the interpreter's own limit; its words tell how to lift it
+        digits = "it holds a whole number of thousands of digits, which nothing measured has"
+        raise ResultFileError(f"is no JSON to rely on: {digits}", f"line {line}") from None
 
 
 def _end_of(text: str) -> int:
     return len(text.rstrip(" \t\r\n"))
 
 
+class _GivenTwice(ValueError):
+    """A key that stands twice in one object."""
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {excerpt(twice)} is given twice")
+        raise _GivenTwice(f"the key {excerpt(twice)} is given twice")
     return found
 
 

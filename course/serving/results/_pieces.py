@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from course.serving.results._fields import Fields
@@ -14,9 +14,32 @@ from course.serving.timelines import RequestTimeline
 
 MAX_REQUESTS = 2_000_000
 MAX_CHUNKS = 24_000_000
-"""More requests, or more chunks in all, than this are not held in memory."""
+"""More requests, or more chunks, than this in all runs of a file are not held in memory."""
 
 _QUANTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,6})?)")
+
+
+@dataclass
+class Room:
+    """How many requests and chunks the runs of one file have brought into memory so far."""
+
+    requests: int = 0
+    chunks: int = 0
+
+    def take(self, place: str, *, requests: int = 0, chunks: int = 0) -> None:
+        """Count some more; ResultFileError where the file as a whole has too many."""
+        self.requests += requests
+        self.chunks += chunks
+        for name, count, most in (
+            ("requests", self.requests, MAX_REQUESTS),
+            ("chunks", self.chunks, MAX_CHUNKS),
+        ):
+            if count > most:
+                raise ResultFileError(
+                    f"has more than {most:,} {name} in all, counted up to here; give its runs in "
+                    "several files, or without their single requests",
+                    place,
+                )
 
 
 def share_of(name: str) -> float | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.serving.results._fields import Fields, list_of_numbers
-from course.serving.results._pieces import MAX_CHUNKS, MAX_REQUESTS, error_text, spread, timeline
+from course.serving.results._pieces import Room, error_text, spread, timeline
 from course.serving.results.nouns import Finding, ResultFileError
 from course.serving.timelines import RequestTimeline
 
@@ -20,14 +20,14 @@ class Detail:
     findings: tuple[Finding, ...]
 
 
-def read_detail(fields: Fields, *, first_chunk_takes_rest: bool) -> Detail | None:
+def read_detail(fields: Fields, room: Room, *, first_chunk_takes_rest: bool) -> Detail | None:
     """Return the requests of the parallel lists in the file, or None where there are none.
 
     `ttfts`, `itls`, `start_times`, `latencies` and `queue_times` are seconds. Only the sum of an
     answer's tokens is known: each gap is one token where `first_chunk_takes_rest` (SGLang's own
     API repeats the gap for each token, so the rest came with the first chunk), otherwise tokens
-    are spread evenly over the chunks. Raises ResultFileError for lists of different lengths and
-    for what is no possible request.
+    are spread evenly over the chunks. Raises ResultFileError for lists of different lengths, for
+    what is no possible request, and for more of them than the file has `room` for.
     """
     ttfts, itls = fields.numbers("ttfts"), fields.items("itls")
     outputs, prompts = fields.counts("output_lens"), fields.counts("input_lens")
@@ -47,10 +47,9 @@ def read_detail(fields: Fields, *, first_chunk_takes_rest: bool) -> Detail | Non
         if values is not None and len(values) != size:
             sizes = f"has {len(values)} entries but ttfts has {size}"
             raise ResultFileError(sizes, fields.where(name))
-    if size > MAX_REQUESTS:
-        raise ResultFileError(f"has more than {MAX_REQUESTS:,} requests", fields.where("ttfts"))
+    room.take(fields.where("ttfts"), requests=size)
     zero_s = min(starts) if starts else 0.0
-    uneven = chunks = 0
+    uneven = 0
     timelines = []
     for i in range(size):
         place = f"{fields.place}, request {i}"
@@ -60,9 +59,7 @@ def read_detail(fields: Fields, *, first_chunk_takes_rest: bool) -> Detail | Non
         arrived = error is None or ttfts[i] > 0
         counts = _counts(tokens, len(gaps) + 1, first_chunk_takes_rest) if arrived else ()
         uneven += len(counts) > 0 and tokens != len(counts)
-        chunks += len(counts)
-        if chunks > MAX_CHUNKS:
-            raise ResultFileError(f"has more than {MAX_CHUNKS:,} chunks in all", place)
+        room.take(place, chunks=len(counts))
         sent_s = starts[i] - zero_s if starts else 0.0
         timelines.append(
             timeline(

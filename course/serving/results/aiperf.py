@@ -9,8 +9,7 @@ from course.serving.conventions import as_reported_by
 from course.serving.metrics import RequestTimeline, Summary, summarize
 from course.serving.results._fields import Fields
 from course.serving.results._pieces import (
-    MAX_CHUNKS,
-    MAX_REQUESTS,
+    Room,
     error_text,
     latency,
     share_of,
@@ -19,7 +18,7 @@ from course.serving.results._pieces import (
     told,
     with_rates,
 )
-from course.serving.results._texts import printable
+from course.serving.results._texts import excerpt, printable
 from course.serving.results.nouns import (
     BenchmarkRun,
     Finding,
@@ -32,9 +31,13 @@ from course.serving.timelines import as_table
 TOOL = "aiperf"
 
 UNITS_S = {
-    "s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3,
+    "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3,
     "us": 1e-6, "µs": 1e-6, "microseconds": 1e-6, "ns": 1e-9, "nanoseconds": 1e-9,
+    "min": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
 }  # fmt: skip
+COUNTED = frozenset({"", "tokens", "token", "requests", "request", "concurrency", "count"})
+"""Units of what is only counted."""
+
 _EPOCH_NS = 1e19
 
 
@@ -85,10 +88,10 @@ def read(data: object, place: str) -> BenchmarkRun:
         failed=failed,
         prompt_tokens_mean=_average(metrics, "input_sequence_length"),
         output_tokens_mean=_average(metrics, "output_sequence_length"),
-        requests_per_s=_average(metrics, "request_throughput"),
-        output_tokens_per_s=_average(metrics, "output_token_throughput"),
-        total_tokens_per_s=_average(metrics, "total_token_throughput"),
-        goodput_per_s=_average(metrics, "goodput"),
+        requests_per_s=_per_s(metrics, "request_throughput"),
+        output_tokens_per_s=_per_s(metrics, "output_token_throughput"),
+        total_tokens_per_s=_per_s(metrics, "total_token_throughput"),
+        goodput_per_s=_per_s(metrics, "goodput"),
         asked_per_s=(loadgen.number("request_rate", negative=True) or None) if loadgen else None,
         max_concurrency=loadgen.count("concurrency") if loadgen else None,
         concurrency=_average(metrics, "effective_concurrency"),
@@ -115,12 +118,40 @@ def _metric(metrics: Fields, *tags: str) -> Fields | None:
 
 def _average(metrics: Fields, *tags: str) -> float | None:
     metric = _metric(metrics, *tags)
-    return None if metric is None else metric.number("avg")
+    if metric is None or not _has_unit(metric, tags[0]):
+        return None
+    return metric.number("avg")
+
+
+def _per_s(metrics: Fields, tag: str) -> float | None:
+    """Return a rate per second, whatever time its unit is per; None if the unit is unknown."""
+    metric = _metric(metrics, tag)
+    value = None if metric is None else metric.number("avg")
+    if metric is None or value is None:
+        return None
+    counted, _, time = (metric.text("unit") or "/s").lower().replace(" per ", "/").partition("/")
+    if counted.strip() in COUNTED and time.strip() in UNITS_S:
+        return value / UNITS_S[time.strip()]
+    _note_unit(metric, tag)
+    return None
 
 
 def _whole(metrics: Fields, tag: str) -> int | None:
     metric = _metric(metrics, tag)
-    return None if metric is None else metric.count("avg")
+    return metric.count("avg") if metric is not None and _has_unit(metric, tag) else None
+
+
+def _has_unit(metric: Fields, tag: str) -> bool:
+    """Whether a metric counts things one by one; noted if not."""
+    counted = (metric.text("unit") or "").lower() in COUNTED
+    if not counted:
+        _note_unit(metric, tag)
+    return counted
+
+
+def _note_unit(metric: Fields, tag: str) -> None:
+    unit = excerpt(metric.text("unit") or "")
+    metric.notes.append(f"{tag} is in {unit}, no unit that is known for it; it is left out")
 
 
 def _unit_s(metric: Fields) -> float:
@@ -169,17 +200,18 @@ def _reasoning(metrics: Fields) -> tuple[Finding, ...]:
 # --- one request a line ---------------------------------------------------------------------------
 
 
-def read_lines(values: Iterable[tuple[int, Any]]) -> BenchmarkRun:
-    """Return the run whose requests stand one a line; its summary is computed as AIPerf does.
+def read_lines(values: Iterable[tuple[str, Any]], room: Room) -> BenchmarkRun:
+    """Return the run whose requests come with their places; its summary is AIPerf's arithmetic.
 
-    Raises ResultFileError, with the line, for a value of the wrong kind.
+    Raises ResultFileError, with the place, for a value of the wrong kind, and for more requests
+    than `room` allows.
     """
     rows: list[RequestTimeline] = []
     notes: list[str] = []
     zero_ns: float | None = None
-    warm_up = chunks = whole = 0
-    for line, value in values:
-        fields = Fields(value, f"line {line}", notes)
+    warm_up = whole = 0
+    for place, value in values:
+        fields = Fields(value, place, notes)
         metadata = fields.child("metadata")
         if metadata is None:
             raise ResultFileError("has no metadata", fields.place)
@@ -195,11 +227,9 @@ def read_lines(values: Iterable[tuple[int, Any]]) -> BenchmarkRun:
         zero_ns = begin if zero_ns is None else zero_ns
         sent_s = (begin - zero_ns) / 1e9
         row, paced = _request(fields, metadata, sent_s, (end - zero_ns) / 1e9)
-        chunks += len(row.token_counts)
+        room.take(place, requests=1, chunks=len(row.token_counts))
         whole += not paced
         rows.append(row)
-        if len(rows) > MAX_REQUESTS or chunks > MAX_CHUNKS:
-            raise ResultFileError("has more requests or chunks than are read", fields.place)
     if not rows:
         raise ResultFileError("has only warm-up requests, nothing that was measured")
     findings = [*told(notes)]
@@ -273,7 +303,9 @@ def _value(metrics: Fields, *tags: str, time: bool = False) -> float | None:
     value = None if metric is None else metric.number("value")
     if metric is None or value is None:
         return None
-    return value * _unit_s(metric) if time else value
+    if time:
+        return value * _unit_s(metric)
+    return value if _has_unit(metric, tags[0]) else None
 
 
 def _gaps(metrics: Fields) -> list[float] | None:

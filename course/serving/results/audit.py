@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from course.serving.results._texts import printable
 from course.serving.results.loading import load_result
 from course.serving.results.nouns import (
     BenchmarkResult,
@@ -17,6 +18,8 @@ from course.serving.results.nouns import (
     RunSummary,
 )
 from course.words import figures, seconds
+
+LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,22 @@ class Audit:
     def as_text(self) -> str:
         """Return the audit as lines of text, one block a file."""
         blocks = ["\n".join(_block(result)) for result in self.results]
-        blocks += [f"{error.path}\n  cannot be used: {_reason(error)}" for error in self.errors]
+        blocks += [
+            f"{_shown(error.path)}\n  cannot be used: {_reason(error)}" for error in self.errors
+        ]
         return "\n\n".join(blocks)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the audit as plain values that JSON can hold: no NaN, no infinity.
 
         Times are seconds, rates per second; a rate asked for without limit is the text "inf".
+        What no terminal can print of a file's name is a space.
         """
         return {
             "files": [_result(result) for result in self.results],
-            "errors": [{"path": e.path, "place": e.place, "what": e.what} for e in self.errors],
+            "errors": [
+                {"path": _shown(e.path), "place": e.place, "what": e.what} for e in self.errors
+            ],
         }
 
 
@@ -63,7 +71,7 @@ def audit_files(paths: Iterable[str | os.PathLike[str]]) -> Audit:
 
 def _block(result: BenchmarkResult) -> Iterator[str]:
     version = f", {result.version}" if result.version else ""
-    yield f"{result.path}  ({result.tool}{version})"
+    yield f"{_shown(result.path)}  ({result.tool}{version})"
     for run in result.runs:
         yield from _run_lines(run)
     for finding in result.findings:
@@ -115,6 +123,11 @@ def _latency(part: Latency) -> str:
     return ", ".join(f"{name} {seconds(v)}" for name, v in shown if v is not None)
 
 
+def _shown(path: str) -> str:
+    """A file may be named after a terminal's command, or in bytes that are no text."""
+    return printable(path, LONGEST_PATH)
+
+
 def _reason(error: ResultFileError) -> str:
     return f"{error.place}: {error.what}" if error.place else error.what
 
@@ -124,7 +137,7 @@ def _reason(error: ResultFileError) -> str:
 
 def _result(result: BenchmarkResult) -> dict[str, Any]:
     return {
-        "path": result.path,
+        "path": _shown(result.path),
         "tool": result.tool,
         "version": result.version,
         "warnings": [{"check": f.check, "text": f.text} for f in result.findings],

@@ -24,6 +24,12 @@ ABOUT_A_WAVE = 5
 COLD_TOKENS_PER_TPOT = 600
 """Prompt tokens that even a fast card does not prefill in the time of one decode step."""
 
+ABOVE = 1.05
+"""A TTFT by more than this factor above the E2E is no rounding."""
+
+OTHER_UNIT = 100
+"""A TPOT off by this factor or more is another unit, not another way of counting."""
+
 CLIENT_POOL = 100
 DESCRIPTORS = 1024
 
@@ -99,11 +105,26 @@ def _missing(run: BenchmarkRun) -> Iterator[Finding]:
         if s.completed and DESCRIPTORS - 24 <= s.completed <= DESCRIPTORS:
             text += f" (just under {DESCRIPTORS} came through: a limit on the client's open files?)"
         yield Finding("failures", text)
+    yield from _counts(s)
     if s.incomplete:
         yield Finding(
             "incomplete",
             f"{_n(s.incomplete)} cut off by the end of the run and counted nowhere: the slow ones "
             "are more often among them",
+        )
+
+
+def _counts(s: RunSummary) -> Iterator[Finding]:
+    """More answers than questions: one of the counts is of something else."""
+    if s.offered is None:
+        return
+    named = (("completed", s.completed), ("failed", s.failed), ("cut off", s.incomplete))
+    if sum(count or 0 for _, count in named) > s.offered:
+        parts = " and ".join(f"{count:,} {name}" for name, count in named if count)
+        yield Finding(
+            "counts",
+            f"{parts} of {s.offered:,} requests sent: more than there were, so one of these counts "
+            "is of another run, or counts a request twice",
         )
 
 
@@ -187,7 +208,9 @@ def _tpot(run: BenchmarkRun) -> Iterator[Finding]:
     name = "ITL" if pace is run.summary.itl else "TPOT"
     if said_s and implied_s and abs(said_s - implied_s) > TPOT_TOLERANCE * implied_s:
         perhaps = "chunks counted as tokens, or the first token in it"
-        if statistic != "its requests' own mean":
+        if not 1 / OTHER_UNIT < said_s / implied_s < OTHER_UNIT:
+            perhaps = "so far apart, one of the three is in another unit"
+        elif statistic != "its requests' own mean":
             perhaps += ", or answers of very different lengths"
         yield Finding(
             "tpot",
@@ -230,6 +253,15 @@ def _itl(run: BenchmarkRun) -> Iterator[Finding]:
 
 def _not_streamed(run: BenchmarkRun) -> Iterator[Finding]:
     s = run.summary
+    above = next(_above(s), None)
+    if above is not None:
+        name, ttft_s, e2e_s = above
+        yield Finding(
+            "impossible",
+            f"the {name} TTFT of {seconds(ttft_s)} is above the {name} E2E of {seconds(e2e_s)}, "
+            "which no request can have: one of both is in another unit, or of other requests",
+        )
+        return
     if s.ttft.mean_s is None or not s.e2e.mean_s or (s.output_tokens_mean or 0) < 2:
         return
     if s.ttft.mean_s >= 0.99 * s.e2e.mean_s:
@@ -238,6 +270,15 @@ def _not_streamed(run: BenchmarkRun) -> Iterator[Finding]:
             "TTFT equals E2E: the answers came in one piece, so TTFT is not a first token and "
             "TPOT and ITL are not defined",
         )
+
+
+def _above(s: RunSummary) -> Iterator[tuple[str, float, float]]:
+    """The statistics whose TTFT is above their E2E; each request's is below, so each must be."""
+    pairs = [("mean", s.ttft.mean_s, s.e2e.mean_s)]
+    pairs += [(f"P{100 * q:g}", value_s, s.e2e.quantile_s(q)) for q, value_s in s.ttft.quantiles]
+    for name, ttft_s, e2e_s in pairs:
+        if ttft_s is not None and e2e_s and ttft_s > ABOVE * e2e_s:
+            yield name, ttft_s, e2e_s
 
 
 def _rate(run: BenchmarkRun) -> Iterator[Finding]:

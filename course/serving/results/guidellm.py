@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from course.serving.results._fields import Fields
-from course.serving.results._pieces import MAX_REQUESTS, latency, of_each, told, with_rates
+from course.serving.results._pieces import Room, latency, of_each, told, with_rates
 from course.serving.results.nouns import (
     BenchmarkRun,
     Finding,
@@ -44,18 +44,18 @@ def version(data: dict[str, object]) -> str | None:
     return "0.3" if isinstance(first, dict) and "run_stats" in first else None
 
 
-def read_all(data: dict[str, object], place: str) -> Iterator[BenchmarkRun]:
+def read_all(data: dict[str, object], place: str, room: Room) -> Iterator[BenchmarkRun]:
     """Yield the report's benchmarks; `request_latency` is in seconds, names in `_ms` are not.
 
-    Raises ResultFileError for a value of the wrong kind.
+    Raises ResultFileError for a value of the wrong kind, and for more requests than `room` allows.
     """
     report = Fields(data, place)
     said = version(data)
     for benchmark in report.children("benchmarks"):
-        yield _read(Fields(benchmark.data, benchmark.place), said)
+        yield _read(Fields(benchmark.data, benchmark.place), said, room)
 
 
-def _read(fields: Fields, said: str | None) -> BenchmarkRun:
+def _read(fields: Fields, said: str | None, room: Room) -> BenchmarkRun:
     metrics = fields.child("metrics")
     if metrics is None:
         raise ResultFileError("has no metrics", fields.place)
@@ -82,7 +82,7 @@ def _read(fields: Fields, said: str | None) -> BenchmarkRun:
         itl=_latency(metrics, "inter_token_latency_ms", 1e-3),
         e2e=_latency(metrics, "request_latency", 1.0),
     )
-    table = _table(fields)
+    table = _table(fields, room)
     return BenchmarkRun(
         place=fields.place,
         label=(strategy.text("type_") or strategy.text("kind") or "") if strategy else "",
@@ -164,7 +164,7 @@ def _cap(strategy: Fields | None) -> int | None:
     return strategy.count(strategy.first("streams", "max_concurrency") or "")
 
 
-def _table(fields: Fields) -> RequestTable | None:
+def _table(fields: Fields, room: Room) -> RequestTable | None:
     """The requests with their first and last token, if the report was not stripped of them."""
     groups = fields.child("requests")
     if groups is None:
@@ -174,9 +174,8 @@ def _table(fields: Fields) -> RequestTable | None:
         for request in groups.children(name):
             row = _row(request, name)
             if row is not None:
+                room.take(request.place, requests=1)
                 rows.append(row)
-            if len(rows) > MAX_REQUESTS:
-                raise ResultFileError(f"has more than {MAX_REQUESTS:,} requests", request.place)
     if not rows:
         return None
     sent, first, last, end, tokens, prompts, status = np.array(rows).T

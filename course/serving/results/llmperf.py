@@ -8,7 +8,7 @@ import numpy as np
 
 from course.serving.metrics import Distribution, distribution
 from course.serving.results._fields import Fields
-from course.serving.results._pieces import MAX_REQUESTS, told, with_rates
+from course.serving.results._pieces import Room, told, with_rates
 from course.serving.results.nouns import (
     BenchmarkRun,
     Finding,
@@ -36,13 +36,14 @@ def version(data: object) -> str | None:
     return None
 
 
-def read(data: object, place: str) -> BenchmarkRun:
+def read(data: object, place: str, room: Room) -> BenchmarkRun:
     """Return the run of a list of responses, all times in seconds; starts are not in the file.
 
-    Raises ResultFileError for a value of the wrong kind.
+    Raises ResultFileError for a value of the wrong kind, and for more requests than `room` allows.
     """
-    if not isinstance(data, list) or len(data) > MAX_REQUESTS:
-        raise ResultFileError(f"is no list of at most {MAX_REQUESTS:,} responses", place)
+    if not isinstance(data, list):
+        raise ResultFileError("is no list of responses", place)
+    room.take(place, requests=len(data))
     notes: list[str] = []
     rows = np.array(
         [_row(Fields(item, f"{place}, response {i}", notes)) for i, item in enumerate(data)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course.serving.results._fields import Fields
-from course.serving.results._pieces import keyed, latency, of_each, told, with_rates
+from course.serving.results._pieces import Room, keyed, latency, of_each, told, with_rates
 from course.serving.results._served import read_detail
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
 from course.serving.results.vllm import asked_rate
@@ -33,14 +33,14 @@ def version(data: dict[str, object]) -> str | None:
     return "0.5" if "goodput_slos_ms" in data or "server_info" in data else None
 
 
-def read(data: object, place: str) -> BenchmarkRun:
+def read(data: object, place: str, room: Room) -> BenchmarkRun:
     """Return the run in one line; latencies are milliseconds there, `duration` seconds.
 
-    Raises ResultFileError for a value of the wrong kind.
+    Raises ResultFileError for a value of the wrong kind, and for more requests than `room` allows.
     """
     fields = Fields(data, place)
     native = fields.text("backend") == "sglang"
-    detail = read_detail(fields, first_chunk_takes_rest=native)
+    detail = read_detail(fields, room, first_chunk_takes_rest=native)
     completed = fields.count("completed")
     summary = RunSummary(
         duration_s=fields.number("duration"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import itertools
 import math
 import os
 from array import array
@@ -15,14 +16,21 @@ from typing import BinaryIO
 
 import numpy as np
 
-from course.serving.results._fields import Fields
+from course.serving.results._fields import LONGEST_TOKENS, Fields
 from course.serving.results._files import checked_path, json_values, lines
 from course.serving.results._texts import excerpt
 from course.serving.results.nouns import ResultFileError, Trace
+from course.words import figures
 
 MAX_ROWS = 20_000_000
-LARGEST_TOKENS = 2**31 - 1
 LATEST_S = 1e12
+
+SEPARATORS = ",;\t"
+"""What may stand between the cells; a comma where the header does not tell."""
+
+SLOWEST_S = 10.0
+"""Times further apart than this on average are perhaps milliseconds: a server at 0.1 requests/s
+would be idle, one at 100/s would not."""
 
 COLUMNS = {
     "arrival": (
@@ -41,6 +49,9 @@ COLUMNS = {
 """Names that traces give to the three columns, in lower case, the surest first."""
 
 
+MOONCAKE = frozenset({"timestamp", "input_length", "output_length"})
+
+
 @dataclass
 class _Rows:
     """The trace as it grows: three plain arrays, and why rows were left out."""
@@ -49,14 +60,22 @@ class _Rows:
     prompt: array[int] = field(default_factory=lambda: array("q"))
     output: array[int] = field(default_factory=lambda: array("q"))
     left_out: Counter[str] = field(default_factory=Counter)
+    unsaid_unit: str | None = None
+    """The column of times whose name leaves open whether they are seconds."""
+    like_mooncake: bool = False
+    """Whether a table has the names of Mooncake's JSON, in which times are milliseconds."""
 
     def add(self, at_s: float, prompt: int, output: int) -> None:
         """Take one row, or count why it cannot be a request; ValueError for an absurd one."""
         for name, tokens in (("prompt", prompt), ("output", output)):
-            if not 0 <= tokens <= LARGEST_TOKENS:
-                raise ValueError(f"has {tokens:.6g} {name} tokens")
+            if not 0 <= tokens <= LONGEST_TOKENS:
+                count = f"{tokens:,}" if abs(tokens) < 10**15 else f"{tokens:.6g}"
+                limit = f"; a request has from 0 to {LONGEST_TOKENS:,}"
+                raise ValueError(f"has {count} {name} tokens{limit}")
         if not -LATEST_S < at_s < LATEST_S:
-            raise ValueError(f"has {at_s} as its time")
+            how = "; give seconds, or milliseconds in a column named timestamp_ms"
+            hint = how if math.isfinite(at_s) else ""
+            raise ValueError(f"has {at_s} as its time in seconds{hint}")
         if prompt < 1 or output < 1:
             self.left_out["prompt" if prompt < 1 else "output"] += 1
             return
@@ -72,9 +91,10 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
 
     Reads Azure's (TIMESTAMP, ContextTokens, GeneratedTokens), BurstGPT's and Mooncake's layouts,
     and any CSV with a time, a prompt and an output column as ServeGen's or the plain
-    `arrival_s,prompt_tokens,output_tokens`. Times are seconds, unless the column's name ends in
-    `_ms` (or it is Mooncake's) or the cells are dates. Raises ResultFileError, which says what is
-    wrong and where.
+    `arrival_s,prompt_tokens,output_tokens`; semicolons and tabs separate cells as commas do.
+    Times are seconds, unless the column's name ends in `_ms` (or it is Mooncake's JSON) or the
+    cells are dates; where a name leaves that open and the times look like milliseconds, a warning
+    says so. Raises ResultFileError, which says what is wrong and where.
     """
     found = checked_path(path)
     try:
@@ -89,16 +109,13 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     except MemoryError:
         raise ResultFileError("does not fit into memory", path=str(path)) from None
     if not rows.arrival:
-        raise ResultFileError("holds no request", path=str(path))
+        why = "; ".join(_left_out(rows))
+        raise ResultFileError(f"holds no request{': ' if why else ''}{why}", path=str(path))
     return _finished(rows, layout, str(path))
 
 
 def _finished(rows: _Rows, layout: str, path: str) -> Trace:
-    warnings = []
-    for kind, count in sorted(rows.left_out.items()):
-        one = f"1 row without {kind} tokens is left out: a failed or empty request"
-        more = f"{count:,} rows without {kind} tokens are left out: failed or empty requests"
-        warnings.append(one if count == 1 else more)
+    warnings = [*_left_out(rows)]
     arrival = np.array(rows.arrival, dtype=np.float64)
     prompt = np.array(rows.prompt, dtype=np.int64)
     output = np.array(rows.output, dtype=np.int64)
@@ -109,10 +126,33 @@ def _finished(rows: _Rows, layout: str, path: str) -> Trace:
         order = np.argsort(arrival, kind="stable")
         arrival, prompt, output = arrival[order], prompt[order], output[order]
     arrival -= arrival[0]
+    warnings += _unit(arrival, rows)
     warnings += _coarse(arrival)
     for column in (arrival, prompt, output):
         column.setflags(write=False)
     return Trace(arrival, prompt, output, layout, path, tuple(warnings))
+
+
+def _left_out(rows: _Rows) -> Iterator[str]:
+    for kind, count in sorted(rows.left_out.items()):
+        one = f"1 row without {kind} tokens is left out: a failed or empty request"
+        more = f"{count:,} rows without {kind} tokens are left out: failed or empty requests"
+        yield one if count == 1 else more
+
+
+def _unit(arrival: np.ndarray, rows: _Rows) -> Iterator[str]:
+    """Milliseconds taken as seconds make a loaded server look idle."""
+    column = rows.unsaid_unit
+    if column is None or arrival.size < 2:
+        return
+    gap_s = float(arrival[-1]) / (arrival.size - 1)
+    if rows.like_mooncake or gap_s > SLOWEST_S:
+        yield (
+            f"the column {column} does not say its unit, and its times are taken as seconds, one "
+            f"request in {figures(gap_s)} s on average; if they are milliseconds"
+            f"{', as in the trace with these names' if rows.like_mooncake else ''}, call it "
+            "timestamp_ms"
+        )
 
 
 def _coarse(arrival: np.ndarray) -> Iterator[str]:
@@ -134,8 +174,8 @@ def _coarse(arrival: np.ndarray) -> Iterator[str]:
 
 def _json_lines(file: BinaryIO) -> tuple[str, _Rows]:
     rows = _Rows()
-    for line, value in json_values(file):
-        fields = Fields(value, f"line {line}")
+    for place, value in _entries(file):
+        fields = Fields(value, place)
         at_ms = fields.number("timestamp")
         prompt, output = fields.count("input_length"), fields.count("output_length")
         if at_ms is None or prompt is None or output is None:
@@ -150,17 +190,33 @@ def _json_lines(file: BinaryIO) -> tuple[str, _Rows]:
     return "mooncake", rows
 
 
+def _entries(file: BinaryIO) -> Iterator[tuple[str, object]]:
+    """Yield each value with its place; a list, as `jq -s` makes of the lines, entry by entry."""
+    for line, value in json_values(file):
+        if not isinstance(value, list):
+            yield f"line {line}", value
+            continue
+        for index, entry in enumerate(value):
+            yield f"line {line}, request {index}", entry
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 
 def _table(file: BinaryIO) -> tuple[str, _Rows]:
     rows = _Rows()
     try:
-        reader = csv.reader(lines(file), strict=True)
-        header = next(reader, None)
-        if header is None:
+        every = lines(file)
+        first = next(every, None)
+        if first is None:
             raise ResultFileError("holds nothing")
-        places, layout, unit_s = _columns(header)
+        separator = _separator(first)
+        # with its end, or a cell that goes on in the next line would be read as one number
+        ended = (f"{line}\n" for line in itertools.chain([first], every))
+        reader = csv.reader(ended, strict=True, delimiter=separator)
+        header = next(reader, [])
+        places, layout, unit_s, rows.unsaid_unit = _columns(header)
+        rows.like_mooncake = set(map(_name, header)) >= MOONCAKE
         read_time: Callable[[str], float] | None = None
         for cells in reader:
             if not cells:
@@ -169,6 +225,7 @@ def _table(file: BinaryIO) -> tuple[str, _Rows]:
                 time, prompt, output = [cells[i].strip() for i in places]
                 if read_time is None:
                     read_time = _Clock(time) if _is_date(time) else _plain_number
+                    rows.unsaid_unit = None if _is_date(time) else rows.unsaid_unit
                 rows.add(read_time(time) * unit_s, _tokens(prompt), _tokens(output))
             except IndexError:
                 raise ResultFileError(
@@ -178,14 +235,32 @@ def _table(file: BinaryIO) -> tuple[str, _Rows]:
                 raise ResultFileError(str(fault), f"line {reader.line_num}") from None
     except csv.Error as fault:
         raise ResultFileError(
-            f"is no table of commas: {fault}", f"line {reader.line_num}"
+            f"is no table of commas, semicolons or tabs: {fault}", f"line {reader.line_num}"
         ) from None
     return layout, rows
 
 
-def _columns(header: list[str]) -> tuple[tuple[int, int, int], str, float]:
-    """Return the places of time, prompt and output, the layout's name, and the time's unit."""
-    names = [name.strip().lower() for name in header]
+def _separator(header: str) -> str:
+    """Return the separator by which the header shows most of the three columns, or most cells."""
+
+    def shown(separator: str) -> tuple[int, int]:
+        cells = header.split(separator)
+        names = {_name(cell.strip().strip('"')) for cell in cells}
+        return sum(not names.isdisjoint(known) for known in COLUMNS.values()), len(cells)
+
+    return max(SEPARATORS, key=shown)
+
+
+def _name(cell: str) -> str:
+    return cell.strip().lower()
+
+
+def _columns(header: list[str]) -> tuple[tuple[int, int, int], str, float, str | None]:
+    """Return the places of time, prompt and output, the layout's name, and the time's unit.
+
+    The last is the name of the time's column where neither it nor the layout says the unit.
+    """
+    names = [_name(cell) for cell in header]
     found = {
         kind: next((name for name in known if name in names), None)
         for kind, known in COLUMNS.items()
@@ -198,7 +273,10 @@ def _columns(header: list[str]) -> tuple[tuple[int, int, int], str, float]:
             "line 1",
         )
     time, prompt, output = (name or "" for name in found.values())
-    unit_s = 1e-3 if time.endswith("_ms") else 1.0
+    for name in (time, prompt, output):
+        if names.count(name) > 1:
+            twice = f"has {names.count(name)} columns named {excerpt(name)}; rename all but one"
+            raise ResultFileError(twice, "line 1")
     if prompt == "contexttokens":
         layout = "azure"
     elif prompt == "request tokens":
@@ -207,7 +285,9 @@ def _columns(header: list[str]) -> tuple[tuple[int, int, int], str, float]:
         layout = "mooncake"
     else:
         layout = "plain" if time == "arrival_s" and prompt == "prompt_tokens" else "table"
-    return (names.index(time), names.index(prompt), names.index(output)), layout, unit_s
+    said = time.endswith(("_s", "_ms")) or layout == "burstgpt"
+    places = names.index(time), names.index(prompt), names.index(output)
+    return places, layout, 1e-3 if time.endswith("_ms") else 1.0, None if said else time
 
 
 def _tokens(cell: str) -> int:
@@ -217,6 +297,8 @@ def _tokens(cell: str) -> int:
         value = float(cell)
     except ValueError:
         raise ValueError(f"has {excerpt(cell)} where a token count should be") from None
+    if math.isinf(value) and cell.strip("+-").isdigit():
+        raise ValueError(f"has {excerpt(cell)} tokens, which is more than any request has")
     if not math.isfinite(value) or value != math.floor(value):
         raise ValueError(f"has {excerpt(cell)} tokens, which is not whole")
     return int(value)
@@ -226,7 +308,8 @@ def _plain_number(cell: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise ValueError(f"has {excerpt(cell)} where a time in seconds should be") from None
+        point = "; decimals take a point" if "," in cell else ""
+        raise ValueError(f"has {excerpt(cell)} where a time in seconds should be{point}") from None
 
 
 def _is_date(cell: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from course.serving.results._fields import Fields
-from course.serving.results._pieces import keyed, latency, of_each, told, with_rates
+from course.serving.results._pieces import Room, keyed, latency, of_each, told, with_rates
 from course.serving.results._served import read_detail
 from course.serving.results.nouns import BenchmarkRun, Latency, ResultFileError, RunSummary
 from course.serving.timelines import as_table
@@ -31,10 +31,10 @@ def version(data: dict[str, object]) -> str | None:
     return None if "failed" in data else "old (it does not count failures)"
 
 
-def read(data: object, place: str) -> BenchmarkRun:
+def read(data: object, place: str, room: Room) -> BenchmarkRun:
     """Return the run in one object; latencies are milliseconds there, `duration` seconds.
 
-    Raises ResultFileError for a value of the wrong kind.
+    Raises ResultFileError for a value of the wrong kind, and for more requests than `room` allows.
     """
     fields = Fields(data, place)
     completed = fields.count("completed")
@@ -56,7 +56,7 @@ def read(data: object, place: str) -> BenchmarkRun:
         itl=_latency(fields, "itl", completed),
         e2e=_latency(fields, "e2el", completed),
     )
-    detail = read_detail(fields, first_chunk_takes_rest=False)
+    detail = read_detail(fields, room, first_chunk_takes_rest=False)
     return BenchmarkRun(
         place=place,
         label=fields.text("model_id") or "",

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
 
 from course.serving.results import audit_files
 from tests.serving.results import layouts
@@ -56,3 +61,39 @@ def test_several_runs_are_told_one_by_one(tmp_path) -> None:
     assert "line 1, data set ours: 300 requests, no limit on the rate, at most 16 at once" in text
     assert "line 2, data set ours" in text
     assert "the file holds 2 runs" in text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+@pytest.mark.parametrize("name", [b"esc\x1b[31m.json", b"bad\xff.json", b"two\nlines.json"])
+def test_a_files_name_reaches_the_terminal_as_text_alone(name: bytes, tmp_path) -> None:
+    """A name can hold a terminal's command, or bytes that no output stream can encode."""
+    good = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name)))
+    layouts.write(tmp_path, layouts.vllm(), name=good.name)
+    audit = audit_files([good, good.with_suffix(".nowhere")])
+    assert (len(audit.results), len(audit.errors)) == (1, 1)
+    told = audit.as_dict()
+    paths = [told["files"][0]["path"], told["errors"][0]["path"]]
+    assert all(path.isprintable() for path in paths)
+    json.dumps(told, ensure_ascii=False).encode()
+    assert all(line.replace("\u00a0", " ").isprintable() for line in audit.as_text().split("\n"))
+    assert audit.results[0].path == str(good)
+
+
+@pytest.mark.parametrize("head", ["users,tok_s", "users;tok_s", "users\ttok_s", "arrival_s,a,b"])
+def test_a_table_is_sent_where_tables_are_read(head: str, tmp_path) -> None:
+    """Who gives `audit` a sweep's table has the right file and the wrong command."""
+    path = tmp_path / "sweep.csv"
+    path.write_text(head + "\n1,2\n")
+    (error,) = audit_files([path]).errors
+    assert error.place == "line 1"
+    for way in ("course knee", "load_trace", "simulate --trace"):
+        assert way in error.what
+
+
+@pytest.mark.parametrize("text", ["==== Serving Benchmark Result ====\n", "<html>a, b</html>"])
+def test_what_a_tool_printed_is_no_result_and_no_table(text: str, tmp_path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text(text)
+    (error,) = audit_files([path]).errors
+    assert "give the JSON that the tool saved" in error.what
+    assert "knee" not in error.what

@@ -185,3 +185,46 @@ def test_detail_that_is_not_whole_is_not_held_against_the_file(tmp_path) -> None
     assert said("cap", agrees, requests=table, starts_known=True) == []
     unknown = RunSummary(completed=3, concurrency=3.0, duration_s=2.0)
     assert said("cap", unknown, requests=table, starts_known=False) == []
+
+
+@pytest.mark.parametrize("ttft_s", [1.06, 2340.0])
+def test_no_first_token_comes_after_the_last(ttft_s: float) -> None:
+    """Units mixed up: called "in one piece", the answer would be blamed for the file's fault."""
+    mean = RunSummary(ttft=lat(ttft_s), e2e=lat(1.0), output_tokens_mean=50.0)
+    (text,) = said("impossible", mean)
+    assert "is in another unit" in text
+    assert said("not-streamed", mean) == []
+    medians = RunSummary(
+        ttft=Latency(quantiles=((0.5, ttft_s),)), e2e=Latency(quantiles=((0.5, 1.0),))
+    )
+    assert "the P50 TTFT of" in said("impossible", medians)[0]
+
+
+def test_a_first_token_before_the_last_is_possible() -> None:
+    fine = RunSummary(ttft=lat(0.2, (0.99, 5.0)), e2e=lat(1.0, (0.99, 5.1)), output_tokens_mean=9.0)
+    assert said("impossible", fine) == []
+    assert said("impossible", RunSummary(ttft=lat(0.2), output_tokens_mean=9.0)) == []
+
+
+def test_a_tpot_a_thousand_times_off_is_another_unit() -> None:
+    """Milliseconds read as seconds are no way of counting chunks."""
+    parts = {"ttft": lat(0.5), "e2e": lat(1.5), "output_tokens_mean": 101.0}
+    for tpot_s in (10.0, 1e-5):
+        assert "in another unit" in said("tpot", RunSummary(**parts, tpot=lat(tpot_s)))[0]
+    assert "in another unit" not in said("tpot", RunSummary(**parts, tpot=lat(0.05)))[0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "says"),
+    [
+        ({"completed": 7, "failed": 1}, "7 completed and 1 failed of 6 requests sent: more than"),
+        ({"completed": 7}, "7 completed of 6"),
+        ({"completed": 5, "failed": 1, "incomplete": 1}, "5 completed and 1 failed and 1 cut off"),
+        ({"completed": 5, "failed": 1}, None),
+        ({"completed": 5}, None),
+    ],
+)
+def test_more_answers_than_questions_are_a_contradiction(counts, says) -> None:
+    """Rates and shares over such counts mean nothing."""
+    found = said("counts", RunSummary(offered=6, **counts))
+    assert (says is None and found == []) or says in found[0]

@@ -25,6 +25,7 @@ from course.serving.results import (
     load_trace,
 )
 from course.serving.results import _files as files
+from course.serving.results import _pieces as pieces
 from tests.serving.results import layouts
 
 LOADERS = (load_result, load_trace)
@@ -194,6 +195,76 @@ def test_limits_are_told(tmp_path, monkeypatch) -> None:
         limited.setattr(files, "CHUNK_BYTES", 64)
         limited.setattr(files, "MAX_VALUE_CHARS", 300)
         refused(load_result, path, "holds a value of more than 300 characters")
+
+
+@pytest.mark.parametrize(
+    ("layout", "limit", "says"),
+    [
+        (layouts.vllm_detail(), "MAX_CHUNKS", "in all"),
+        (layouts.vllm_detail(), "MAX_REQUESTS", "in all"),
+        (layouts.aiperf_line(), "MAX_CHUNKS", "in all"),
+        (layouts.aiperf_line(), "MAX_REQUESTS", "in all"),
+        (layouts.llmperf(3), "MAX_REQUESTS", "in all"),
+    ],
+)
+def test_a_limit_on_memory_is_for_all_runs_together(
+    layout, limit: str, says: str, tmp_path, monkeypatch
+) -> None:
+    """Twenty runs below it each would need twenty times the memory that is promised."""
+    monkeypatch.setattr(pieces, limit, 9)
+    load_result(layouts.write(tmp_path, layout))
+    several = layouts.write(tmp_path, *[layout] * 10)
+    refused(load_result, several, says)
+    refused(load_result, layouts.write(tmp_path, [layout] * 10), "in several files")
+
+
+def test_guidellms_requests_count_over_all_reports(tmp_path, monkeypatch) -> None:
+    groups = {"successful": [layouts.guidellm_request(1000.0, 0.05, 0.35, 31)] * 6}
+    report = layouts.guidellm(layouts.guidellm_benchmark(requests=groups))
+    monkeypatch.setattr(pieces, "MAX_REQUESTS", 9)
+    assert load_result(layouts.write(tmp_path, report)).requests is not None
+    refused(load_result, layouts.write(tmp_path, report, report), "more than 9 requests in all")
+
+
+@pytest.mark.parametrize(("chunk", "block"), [(64, 8), (512, 64), (1 << 20, 16)])
+def test_values_are_counted_over_a_value_and_not_over_what_follows_it(
+    chunk: int, block: int, tmp_path, monkeypatch
+) -> None:
+    """Many small runs after a long one are not one value that is too large, nor is each of them
+    looked at as often as there are others: a file of 40 MB would take hours."""
+    values = [{"a": [0] * 900}, *[{"b": [[], []]}] * 400] * 2
+    path = layouts.write(tmp_path, *values)
+    counted, reach = [], files._reach
+    monkeypatch.setattr(files, "_reach", lambda text: counted.append(len(text)) or reach(text))
+    for name, limit in (("CHUNK_BYTES", chunk), ("MAX_BRACKETS", 40), ("_BLOCK", block)):
+        monkeypatch.setattr(files, name, limit)
+    monkeypatch.setattr(files, "MAX_COMMAS", 1000)
+    with path.open("rb") as file:
+        assert [value for _, value in files.json_values(file)] == values
+    if chunk < 100:
+        assert sum(counted) < 5 * path.stat().st_size
+    monkeypatch.setattr(files, "MAX_COMMAS", 800)
+    with path.open("rb") as file, pytest.raises(ResultFileError, match="too many values"):
+        list(files.json_values(file))
+
+
+def test_the_line_of_a_value_after_a_long_one_is_right(tmp_path, monkeypatch) -> None:
+    """What is put back and read again must not be counted twice."""
+    monkeypatch.setattr(files, "MAX_BRACKETS", 20)
+    monkeypatch.setattr(files, "_BLOCK", 4)
+    path = layouts.write(tmp_path, *[{"a": [[]] * 3}] * 50)
+    with path.open("rb") as file:
+        assert [line for line, _ in files.json_values(file)] == list(range(1, 51))
+
+
+def test_a_number_of_thousands_of_digits_is_told_in_own_words(tmp_path) -> None:
+    """The interpreter's advice, to lift a limit by a function, is for its programmers."""
+    path = tmp_path / "file"
+    path.write_text('{"completed": ' + "9" * 5000 + "}")
+    for loader in LOADERS:
+        with pytest.raises(ResultFileError, match="a whole number of thousands of digits") as error:
+            loader(path)
+        assert "set_int" not in str(error.value)
 
 
 def test_small_pieces_give_the_same_values(tmp_path, monkeypatch) -> None:

@@ -393,3 +393,82 @@ def test_many_notes_are_cut_short(tmp_path) -> None:
     texts = [t for t in load(tmp_path, layouts.vllm(**holes)).warnings if "no data" in t]
     assert len(texts) == 10
     assert any("and 14 more values" in t for t in load(tmp_path, layouts.vllm(**holes)).warnings)
+
+
+LISTED = {
+    "vllm": "run", "vllm detail": "run", "sglang": "run", "guidellm": "run", "aiperf": "run",
+    "inference-perf": "run", "inferencex": "point", "llmperf": "run",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LISTED)
+def test_a_list_of_runs_is_the_runs(layout: str, tmp_path) -> None:
+    """`jq -s .` makes one of appended runs: each must say what it says on a line of its own."""
+    value = layouts.EVERY_LAYOUT[layout]
+    apart, listed = load(tmp_path, value, value), load(tmp_path, [value, value])
+    assert (listed.tool, listed.version) == (apart.tool, apart.version)
+    assert [run.summary for run in listed.runs] == [run.summary for run in apart.runs]
+    assert checks(listed) == checks(apart)
+    places = [f"line 1, {LISTED[layout]} {index}" for index in (0, 1)]
+    assert [run.place.split(", benchmarks")[0] for run in listed.runs] == places
+    assert len(load(tmp_path, [[value], [value]]).runs) == 2
+
+
+def test_a_list_of_aiperfs_lines_is_one_run(tmp_path) -> None:
+    start = 1_700_000_000_000_000_001
+    lines = [layouts.aiperf_line(start), layouts.aiperf_line(start + 250_000_000)]
+    assert load(tmp_path, lines).timelines == load(tmp_path, *lines).timelines
+    del lines[1]["metadata"]["request_end_ns"]
+    with pytest.raises(ResultFileError, match="line 1, request 1, metadata: has no request_start"):
+        load(tmp_path, lines)
+
+
+@pytest.mark.parametrize("other", [None, 3, [], {"completed": 1}, "x"])
+def test_a_strange_entry_of_a_list_is_named(other, tmp_path) -> None:
+    """Left out in silence it would be a run that never was."""
+    listed = [layouts.vllm(), other]
+    if other == []:
+        assert len(load(tmp_path, listed).runs) == 1
+        return
+    with pytest.raises(ResultFileError, match="line 1, run 1: is not a run of the same tool"):
+        load(tmp_path, listed)
+
+
+def test_a_list_of_no_known_tool_says_whose_keys_these_are(tmp_path) -> None:
+    with pytest.raises(ResultFileError, match="the keys of its first entry begin with 'metric'"):
+        load(tmp_path, [{"metric": 1}])
+    with pytest.raises(ResultFileError, match="a list that does not begin with an object"):
+        load(tmp_path, [1, "x"])
+
+
+@pytest.mark.parametrize(
+    ("unit", "avg", "per_s"),
+    [
+        ("requests/min", 1617.9775, 26.96629), ("requests / hour", 97078.65, 26.96629),
+        ("requests/s", 26.96629, 26.96629), ("requests per second", 26.96629, 26.96629),
+        ("requests/ms", 0.02696629, 26.96629),
+    ],
+)  # fmt: skip
+def test_aiperfs_rates_are_per_second_whatever_they_are_per(unit, avg, per_s, tmp_path) -> None:
+    """Sixty times too fast is what a unit that nobody reads can do."""
+    rate = layouts.aiperf(request_throughput={"unit": unit, "avg": avg})
+    assert load(tmp_path, rate).summary.requests_per_s == pytest.approx(per_s, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "field"),
+    [
+        ("request_throughput", "requests/fortnight", None), ("goodput", "%", "goodput_per_s"),
+        ("output_token_throughput", "tokens", None),
+        ("output_sequence_length", "kilotokens", "output_tokens_mean"),
+        ("request_count", "thousands", "completed"),
+    ],
+)  # fmt: skip
+def test_a_unit_that_is_unknown_is_no_figure(metric, unit, field, tmp_path) -> None:
+    """Left out, and said so; a rate is then what the counts give."""
+    result = load(tmp_path, layouts.aiperf(**{metric: {"unit": unit, "avg": 480.0}}))
+    assert any(f"{metric} is in '{unit}', no unit" in text for text in result.warnings)
+    if field is not None:
+        assert getattr(result.summary, field) is None
+    else:
+        assert result.summary.requests_per_s == pytest.approx(480 / 17.8)

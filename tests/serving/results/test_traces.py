@@ -136,12 +136,82 @@ def test_a_trace_makes_a_workload(tmp_path) -> None:
         (["TIMESTAMP,ContextTokens,GeneratedTokens", "2024-13-01 00:00:00,5,5"], "a date and time"),
         (['{"timestamp": 0, "input_length": 5}'], "line 1: lacks timestamp, input_length or out"),
         (['{"timestamp": "0", "input_length": 5, "output_length": 5}'], "timestamp: is '0', not a"),
-        (["[1, 2]"], "line 1: holds a list, not an object"),
+        (["[1, 2]"], "line 1, request 0: holds a number, not an object"),
     ],
 )
 def test_a_faulty_trace_says_what_and_where(lines: list[str], says: str, tmp_path) -> None:
     with pytest.raises(ResultFileError, match=says):
         trace(tmp_path, *lines)
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_semicolons_and_tabs_separate_as_commas_do(separator: str, tmp_path) -> None:
+    """Spreadsheets of half the world save these; advice to rename the columns would help nobody."""
+    rows = [["arrival_s", "prompt_tokens", "output_tokens"], ["1.5", "10", "20"], ["2", "3", "4"]]
+    found = trace(tmp_path, *(separator.join(row) for row in rows))
+    assert columns(found) == [[0.0, 0.5], [10, 3], [20, 4]]
+    with pytest.raises(ResultFileError, match=r"'1,5' where a time .*; decimals take a point"):
+        trace(tmp_path, separator.join(rows[0]), separator.join(["1,5", "10", "20"]))
+    with pytest.raises(ResultFileError, match="has the columns 'a', 'b', 'c'"):
+        trace(tmp_path, separator.join("abc"), separator.join("123"))
+
+
+@pytest.mark.parametrize(
+    ("header", "step", "warned"),
+    [
+        ("timestamp,input_length,output_length", 0.25, True),
+        ("timestamp,input_length,output_length", 3000, True),
+        ("timestamp,input_tokens,output_tokens", 3000, True),
+        ("timestamp,input_tokens,output_tokens", 3, False),
+        ("timestamp_s,input_length,output_length", 3000, False),
+        ("timestamp_ms,input_length,output_length", 3000, False),
+        ("arrival_s,prompt_tokens,output_tokens", 3000, False),
+    ],
+)
+def test_times_of_an_unsaid_unit_are_told(header: str, step: float, warned: bool, tmp_path) -> None:
+    """Mooncake's names mean milliseconds in its JSON; as seconds the load is a thousandth."""
+    found = trace(tmp_path, header, *(f"{i * step},5,6" for i in range(5)))
+    assert any("taken as seconds" in text for text in found.warnings) is warned
+    if warned:
+        assert "call it timestamp_ms" in " ".join(found.warnings)
+
+
+def test_dates_say_their_unit(tmp_path) -> None:
+    days = [f"2024-01-0{day} 00:00:00,5,6" for day in (1, 2, 3)]
+    assert trace(tmp_path, "timestamp,input_length,output_length", *days).warnings == ()
+
+
+def test_a_column_given_twice_is_refused_by_its_name(tmp_path) -> None:
+    """Which of two clocks is meant is not for a reader to choose; a note that repeats is nobody's
+    business."""
+    with pytest.raises(ResultFileError, match="line 1: has 2 columns named 'arrival_s'; rename"):
+        trace(tmp_path, "arrival_s,Arrival_s,prompt_tokens,output_tokens", "0,7,1,1")
+    found = trace(tmp_path, "arrival_s,note,note,prompt_tokens,output_tokens", "0,a,b,1,2")
+    assert columns(found) == [[0.0], [1], [2]]
+
+
+@pytest.mark.parametrize("tokens", ["2000000000", "10000001", "9" * 5000])
+def test_a_request_longer_than_any_is_refused_with_its_line(tokens: str, tmp_path) -> None:
+    """One line of twenty characters must not have a simulation fill the memory."""
+    with pytest.raises(ResultFileError, match=r"line 3: has .* tokens") as caught:
+        trace(tmp_path, "arrival_s,prompt_tokens,output_tokens", "0,1,10000000", f"0,10,{tokens}")
+    assert len(str(caught.value)) < 400
+
+
+def test_a_trace_of_left_out_rows_says_why_nothing_is_left(tmp_path) -> None:
+    with pytest.raises(ResultFileError, match="holds no request: 2 rows without output tokens are"):
+        trace(tmp_path, "arrival_s,prompt_tokens,output_tokens", "0,5,0", "1,6,0")
+
+
+def test_a_list_of_a_traces_lines_is_the_trace(tmp_path) -> None:
+    """`jq -s .` makes one of any JSON lines."""
+    rows = [{"timestamp": 3000 * i, "input_length": 7, "output_length": 2} for i in range(3)]
+    assert trace(tmp_path, json.dumps(rows)).arrival_s.tolist() == [0.0, 3.0, 6.0]
+
+
+def test_a_time_beyond_all_clocks_says_how_to_give_milliseconds(tmp_path) -> None:
+    with pytest.raises(ResultFileError, match=r"line 2: has 17.* or milliseconds in a column"):
+        trace(tmp_path, "timestamp,input_length,output_length", "1700000000000,5,6")
 
 
 def test_a_line_without_end_is_refused(tmp_path) -> None:
