@@ -91,6 +91,23 @@ def test_blocks_are_near_what_servers_logged(model: str, gpu: str, logged: int) 
     assert blocks == pytest.approx(logged, rel=0.2)
 
 
+def test_blocks_add_up_by_hand() -> None:
+    cost = RooflineStepCost("Llama-3.1-8B", "RTX-4090")
+    left_bytes = 25_250_627_584 * 0.9 - 2 * cost.model.parameters - 2 * 2**30
+    assert cost.kv_blocks() == int(left_bytes / (16 * 131_072))
+    assert cost.kv_blocks(block_size=32) == int(left_bytes / (32 * 131_072))
+    freer = cost.kv_blocks(memory_fraction=1.0, reserve_bytes=0)
+    assert freer == int((25_250_627_584 - 2 * cost.model.parameters) / (16 * 131_072))
+
+
+def test_too_large_a_model_says_how_much_is_lacking() -> None:
+    """A reader who is only told "0 blocks" does not know what to change."""
+    with pytest.raises(ValueError, match=r"does not fit on 1 × L4: .* GiB of weights.*GiB short"):
+        RooflineStepCost("Llama-3.1-70B", "L4").kv_blocks()
+    with pytest.raises(ValueError, match=r"memory_fraction=1\.5 is above 1"):
+        RooflineStepCost("Llama-3.1-8B", "L4").kv_blocks(memory_fraction=1.5)
+
+
 # --- what is counted ---------------------------------------------------------------------------
 
 
