@@ -129,7 +129,7 @@ def _statistic(text: str) -> str:
 def _write_json(path: Path, value: Any) -> None:
     text = json_format.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
-    typer.echo(f"Everything as JSON: {_shown(path)}")
+    _tell("Everything as JSON", path)
 
 
 def _write_svg(path: Path, reports: list[Any]) -> None:
@@ -143,11 +143,10 @@ def _write_svg(path: Path, reports: list[Any]) -> None:
         figure.savefig(
             path, format="svg", metadata={"Date": None, "Description": alt_text(reports)}
         )
-    typer.echo(f"The curves: {_shown(path)}")
+    _tell("The curves", path)
 
 
-def _shown(path: Path) -> str:
-    """A path as any terminal can show it; on a disk it may be no text."""
-    from course.serving.results._texts import printable
+def _tell(what: str, path: Path) -> None:
+    from course.serving.results._texts import printable_path
 
-    return printable(str(path), 4096)
+    typer.echo(f"{what}: {printable_path(str(path))}")

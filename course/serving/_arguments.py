@@ -61,6 +61,18 @@ def at_least(name: str, value: object, low: float = 0.0, *, above: bool = False)
     return number
 
 
+def of_kind(name: str, value: object, kind: type, example: str) -> None:
+    """Raise ValueError unless `value` is of that kind, or None.
+
+    >>> of_kind("wait_s", "soon", float, "0.5")
+    Traceback (most recent call last):
+    ...
+    ValueError: wait_s='soon' is no float; give one, as 0.5
+    """
+    if value is not None and not isinstance(value, kind):
+        raise ValueError(f"{name}={value!r} is no {kind.__name__}; give one, as {example}")
+
+
 def _number(name: str, value: object, wanted: str) -> float:
     """Return a real scalar as a float; a bool, a string or an array is refused by name."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(

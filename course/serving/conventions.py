@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from course.serving._arguments import at_least
+from course.serving._arguments import at_least, of_kind
 from course.serving.metrics import SLO, distribution, within
 from course.serving.timelines import (
     Expansion,
@@ -78,8 +78,7 @@ def as_reported_by(
         known = ", ".join(CONVENTIONS)
         raise ValueError(f"convention={convention!r} is not known; give one of {known}")
     check_timelines(timelines)
-    if slo is not None and not isinstance(slo, SLO):
-        raise ValueError(f"slo={slo!r} is no SLO; give one, as SLO(ttft_s=0.5)")
+    of_kind("slo", slo, SLO, "SLO(ttft_s=0.5)")
     chosen = CONVENTIONS[convention]
     if duration_s is not None:
         duration_s = at_least("duration_s", duration_s, above=True)

@@ -15,10 +15,10 @@ from course.serving.load_rows import quantile_of, statistic_named
 from course.serving.measured_sweeps import MeasuredSweep
 from course.words import figures, seconds
 
-STAND_INS = ("P99", "P95", "P90", "mean", "median")
+TAILS, MIDDLES = ("P99", "P95", "P90"), ("mean", "median")
 """Statistics in the order in which they stand in for one that a file does not tell.
 
-Other percentiles come behind P90 where they are stricter than it, and last otherwise.
+Other percentiles come between them where they are stricter than P90, and last otherwise.
 """
 
 SHOWN = ("TTFT", "TPOT", "ITL", "E2E")
@@ -112,8 +112,8 @@ def _told(sweep: MeasuredSweep, metric: str, stat: str) -> str | None:
     ]
     others = sorted(told, key=lambda name: quantile_of(name) or 0.0, reverse=True)
     strict = [name for name in others if (quantile_of(name) or 0.0) > 0.9]
-    known = [f"{statistic} {metric}" for statistic in (stat, *STAND_INS)]
-    return next((name for name in (*known[:4], *strict, *known[4:], *others) if name in told), None)
+    tails, middles = ([f"{one} {metric}" for one in known] for known in ((stat, *TAILS), MIDDLES))
+    return next((name for name in (*tails, *strict, *middles, *others) if name in told), None)
 
 
 def _consequence(asked: str, name: str) -> str:

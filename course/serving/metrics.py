@@ -9,7 +9,7 @@ timestamps is in `course.serving.conventions`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, pairwise
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from course.serving._arguments import at_least
+from course.serving._arguments import at_least, of_kind
 from course.serving._distributions import (
     Distribution,
     Percentile,
@@ -181,18 +181,14 @@ def pooled_itl_s(
     >>> pooled_itl_s([RequestTimeline(0, 0, (0.5, 0.6), (1, 2), 0.6, 9)], "burst").round(3).tolist()
     [0.1, 0.0]
     """
-    known_expansion(expansion)
-    gaps = (gaps_s(t, expansion) for t in timelines if t.status == Status.FINISHED)
-    return np.fromiter(chain.from_iterable(gaps), dtype=np.float64)
+    gaps = _gaps_with_blanks_s(timelines, expansion)
+    return gaps[~np.isnan(gaps)]
 
 
-def _gaps_with_blanks_s(
-    timelines: Sequence[RequestTimeline], chosen: BoolArray, expansion: Expansion
-) -> FloatArray:
-    """Return the gaps of the chosen ones as `pooled_itl_s`, and a NaN for a success without any."""
+def _gaps_with_blanks_s(timelines: Iterable[RequestTimeline], expansion: Expansion) -> FloatArray:
+    """Return the gaps as `pooled_itl_s`, and a NaN for each success without any."""
     known_expansion(expansion)
-    answers = compress(timelines, chosen.tolist())
-    gaps = (gaps_s(t, expansion) or (math.nan,) for t in answers if t.status == Status.FINISHED)
+    gaps = (gaps_s(t, expansion) or (math.nan,) for t in timelines if t.status == Status.FINISHED)
     return np.fromiter(chain.from_iterable(gaps), dtype=np.float64)
 
 
@@ -611,21 +607,16 @@ def summarize(
     >>> run.successes, run.tpot.samples, run.tpot.undefined, round(run.attainment, 3)
     (2, 1, 1, 0.333)
     """
-    _known("slo", slo, SLO, "SLO(ttft_s=0.5)")
-    _known("window", window, Window, "steady_state(table)")
+    of_kind("slo", slo, SLO, "SLO(ttft_s=0.5)")
+    of_kind("window", window, Window, "steady_state(table)")
     table = requests if isinstance(requests, RequestTable) else as_table(requests)
     window = window or first_send_to_last_end(table)
     if itl_s is not None:
         itl_s = _sound_gaps_s(itl_s)
     elif not isinstance(requests, RequestTable):
-        itl_s = _gaps_with_blanks_s(requests, window.offers(table.sent_s), expansion)
+        offered = compress(requests, window.offers(table.sent_s))
+        itl_s = _gaps_with_blanks_s(offered, expansion)
     return Summary(table, window, slo, itl_s)
-
-
-def _known(name: str, value: object, kind: type, example: str) -> None:
-    """Raise ValueError unless `value` is of that kind, or None."""
-    if value is not None and not isinstance(value, kind):
-        raise ValueError(f"{name}={value!r} is no {kind.__name__}; give one, as {example}")
 
 
 def _sound_gaps_s(given: FloatArray) -> FloatArray:
@@ -654,8 +645,8 @@ def sliced(
     >>> {tenant: run.ttft.mean for tenant, run in sliced(table, ["chat", "batch"]).items()}
     {'batch': 0.9, 'chat': 0.2}
     """
-    _known("slo", slo, SLO, "SLO(ttft_s=0.5)")
-    _known("window", window, Window, "steady_state(table)")
+    of_kind("slo", slo, SLO, "SLO(ttft_s=0.5)")
+    of_kind("window", window, Window, "steady_state(table)")
     table = requests if isinstance(requests, RequestTable) else as_table(requests)
     names = np.asarray(labels)
     if names.dtype == object:
@@ -669,10 +660,10 @@ def sliced(
     found = {}
     offered = window.offers(table.sent_s)
     for index, kind in enumerate(kinds.tolist()):
-        of_kind, itl_s = which == index, None
+        here, itl_s = which == index, None
         if not isinstance(requests, RequestTable):
-            itl_s = _gaps_with_blanks_s(requests, of_kind & offered, expansion)
-        found[kind] = Summary(table.only(of_kind), window, slo, itl_s)
+            itl_s = _gaps_with_blanks_s(compress(requests, here & offered), expansion)
+        found[kind] = Summary(table.only(here), window, slo, itl_s)
     return found
 
 

@@ -15,6 +15,15 @@ def printable(text: str, limit: int = 200) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def printable_path(path: str) -> str:
+    """Return a path as any terminal and file can hold it; on a disk it may be no text.
+
+    >>> printable_path("runs/" + chr(27) + "[2J.json")
+    'runs/ [2J.json'
+    """
+    return printable(path, 4096)
+
+
 def excerpt(text: str) -> str:
     """Return the beginning of a text in quotation marks, for a message."""
     return repr(printable(text, 40))

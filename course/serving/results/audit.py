@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from course.serving.results._texts import printable
+from course.serving.results._texts import printable_path
 from course.serving.results.loading import load_result
 from course.serving.results.nouns import (
     BenchmarkResult,
@@ -18,8 +18,6 @@ from course.serving.results.nouns import (
     RunSummary,
 )
 from course.words import figures, seconds
-
-LONGEST_PATH = 4096
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,8 @@ class Audit:
         """Return the audit as lines of text, one block a file."""
         blocks = ["\n".join(_block(result)) for result in self.results]
         blocks += [
-            f"{_shown(error.path)}\n  cannot be used: {_reason(error)}" for error in self.errors
+            f"{printable_path(error.path)}\n  cannot be used: {_reason(error)}"
+            for error in self.errors
         ]
         return "\n\n".join(blocks)
 
@@ -46,7 +45,8 @@ class Audit:
         return {
             "files": [_result(result) for result in self.results],
             "errors": [
-                {"path": _shown(e.path), "place": e.place, "what": e.what} for e in self.errors
+                {"path": printable_path(e.path), "place": e.place, "what": e.what}
+                for e in self.errors
             ],
         }
 
@@ -71,7 +71,7 @@ def audit_files(paths: Iterable[str | os.PathLike[str]]) -> Audit:
 
 def _block(result: BenchmarkResult) -> Iterator[str]:
     version = f", {result.version}" if result.version else ""
-    yield f"{_shown(result.path)}  ({result.tool}{version})"
+    yield f"{printable_path(result.path)}  ({result.tool}{version})"
     for run in result.runs:
         yield from _run_lines(run)
     for finding in result.findings:
@@ -123,11 +123,6 @@ def _latency(part: Latency) -> str:
     return ", ".join(f"{name} {seconds(v)}" for name, v in shown if v is not None)
 
 
-def _shown(path: str) -> str:
-    """A file may be named after a terminal's command, or in bytes that are no text."""
-    return printable(path, LONGEST_PATH)
-
-
 def _reason(error: ResultFileError) -> str:
     return f"{error.place}: {error.what}" if error.place else error.what
 
@@ -137,7 +132,7 @@ def _reason(error: ResultFileError) -> str:
 
 def _result(result: BenchmarkResult) -> dict[str, Any]:
     return {
-        "path": _shown(result.path),
+        "path": printable_path(result.path),
         "tool": result.tool,
         "version": result.version,
         "warnings": [{"check": f.check, "text": f.text} for f in result.findings],
