@@ -160,9 +160,9 @@ def replay(
 ) -> None:
     """Replay two real vLLM logs in the engine, and print simulated against measured."""
     from course.commands.replay import write_table
-    from course.serving.log_replay import LOGS, RULES, as_text
-    from course.serving.log_replay import replay as replayed
+    from course.serving.validation import LOGS, RULES, replay_text
+    from course.serving.validation import replay as replayed
 
-    typer.echo("\n\n".join(as_text(replayed(log, rule)) for log in LOGS for rule in RULES))
+    typer.echo("\n\n".join(replay_text(replayed(log, rule)) for log in LOGS for rule in RULES))
     if write:
         typer.echo(f"written to {write_table()}")

@@ -18,14 +18,14 @@ def seconds(value: float) -> str:
     if value == 0:
         return "0 s"
     if abs(value) < 0.9995:
-        return f"{figures(value * 1000)} ms"
-    return f"{figures(value)} s"
+        return f"{rounded(value * 1000)} ms"
+    return f"{rounded(value)} s"
 
 
-def figures(value: float, count: int = 3) -> str:
+def rounded(value: float, count: int = 3) -> str:
     """Return a number with `count` significant figures, trailing zeros kept, no powers of ten.
 
-    >>> [figures(v) for v in (0.01234, 9.999, 10.0, 123456.0)]
+    >>> [rounded(v) for v in (0.01234, 9.999, 10.0, 123456.0)]
     ['0.0123', '10.0', '10.0', '123,000']
     """
     if value == 0 or not math.isfinite(value):

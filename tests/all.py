@@ -25,11 +25,14 @@ NBVAL = [
     "--dist", "loadfile", "-p", "no:hypothesispytest", "-p", "no:benchmark", "-W", "default",
 ]  # fmt: skip
 
+LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
+
 STAGES: dict[str, list[list[str]]] = {
     "style": [
         [sys.executable, "-m", "ruff", "check", "--quiet", "."],
         [sys.executable, "-m", "ruff", "format", "--check", "--quiet", "."],
         [sys.executable, "-m", "mypy"],
+        [LINT_IMPORTS, "--no-logo"],
     ],
     "unit": [
         [*PYTEST, "-n", "2", "-p", "no:benchmark", "tests", "--ignore=tests/browser",

@@ -138,7 +138,7 @@ def test_help_states_the_defaults() -> None:
     """Prices would be taken from nowhere: the help has to say what is used."""
     import inspect
 
-    from course.serving.own_trace import MADE_UP_COST
+    from course.serving.traces.own_trace import MADE_UP_COST
 
     defaults = {
         name: float(parameter.annotation.__metadata__[0].show_default)

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from course.cli import app
 from course.commands.validate import table_text, write_tables
-from course.serving import validation
-from course.serving._tables import DATA
-from course.serving.validation import (
+from course.serving.catalog.tables import DATA
+from course.serving.validation import points as validation
+from course.serving.validation.points import (
     Validation,
     committed_constants,
     committed_errors,

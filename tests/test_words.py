@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 
 @given(st.floats(1e-9, 1e9))
@@ -20,7 +20,7 @@ def test_seconds_are_right_to_three_figures(value: float) -> None:
 
 @given(st.floats(1e-6, 1e12))
 def test_figures_never_use_powers_of_ten(value: float) -> None:
-    text = figures(value)
+    text = rounded(value)
     assert re.fullmatch(r"[\d,]+(\.\d+)?", text)
     assert abs(float(text.replace(",", "")) - value) <= 0.0051 * value
 

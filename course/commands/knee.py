@@ -11,7 +11,7 @@ import typer
 from course.commands._targets import check_targets
 
 if TYPE_CHECKING:
-    from course.serving.load_rows import LoadRow
+    from course.serving.load import LoadRow
 
 _READ = "How the files are read"
 _SLO = "What was promised"
@@ -63,8 +63,7 @@ def knee(
     Runs of one tool and model with the same lengths are joined to a curve over their users or
     their rate. A load that the client could not offer stands at what it did offer.
     """
-    from course.serving.knee_report import gathered, report
-    from course.serving.measured_sweeps import measured_sweeps
+    from course.serving.load import gathered, measured_sweeps, report
 
     check_targets(dict.fromkeys(files, "an input too"), {"--svg": svg, "--json": json})
     asked = {"TTFT": slo_ttft, "TPOT": slo_tpot, "ITL": slo_itl, "E2E": slo_e2e}
@@ -87,9 +86,8 @@ def knee(
 
 def _read(files: list[Path], columns: dict[str, str]) -> tuple[list[LoadRow], list[str]]:
     """Return the rows of all files, and what is to be said of files and of runs left out."""
-    from course.serving.load_rows import rows_of_result
+    from course.serving.load import is_table, load_table, rows_of_result
     from course.serving.results import load_result
-    from course.serving.results.load_table import is_table, load_table
 
     rows: list[LoadRow] = []
     said: list[str] = []
@@ -117,7 +115,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _statistic(text: str) -> str:
-    from course.serving.load_rows import statistic_named
+    from course.serving.load import statistic_named
 
     try:
         return statistic_named(text)
@@ -147,6 +145,6 @@ def _write_svg(path: Path, reports: list[Any]) -> None:
 
 
 def _tell(what: str, path: Path) -> None:
-    from course.serving.results._texts import printable_path
+    from course.serving.files import printable_path
 
     typer.echo(f"{what}: {printable_path(str(path))}")

@@ -12,7 +12,7 @@ from course.paths import DATA
 
 def table_text() -> str:
     """Return the table of every log under every rule as CSV, simulated now."""
-    from course.serving.log_replay import replay_all
+    from course.serving.validation import replay_all
 
     rows = [asdict(row) for row in replay_all()]
     text = io.StringIO()
@@ -27,7 +27,7 @@ def write_table(path: Path | None = None) -> Path:
 
     `path`: `data/vllm_logs/replayed.csv` if left out. Raises OSError where it cannot be written.
     """
-    from course.serving.log_replay import COMMITTED
+    from course.serving.validation import COMMITTED
 
     where = path or DATA / COMMITTED
     where.write_text(table_text(), encoding="utf-8", newline="\n")

@@ -17,7 +17,7 @@ import typer
 from course.commands._targets import check_targets
 
 if TYPE_CHECKING:
-    from course.serving.cost import LinearStepCost, RooflineStepCost, StepCost
+    from course.serving.pricing import LinearStepCost, RooflineStepCost, StepCost
 
 
 class Precision(StrEnum):
@@ -146,9 +146,8 @@ def simulate(
     prices of your own. Prices that you do not give are round numbers that are no card's.
     """
     from course.serving.engine import EngineConfig, warm_steps
-    from course.serving.metrics import SLO
-    from course.serving.own_trace import simulate_trace
-    from course.serving.results import load_trace
+    from course.serving.requests import SLO
+    from course.serving.traces import load_trace, simulate_trace, trace_notes, trace_report
 
     check_targets({trace: "the file of --trace"}, {"--csv": csv, "--json": json})
     prices = {
@@ -178,14 +177,15 @@ def simulate(
         slo=slo if slo.exists else None, cost_words=cost_words,
     )  # fmt: skip
     with _waiting("adding up"):
-        words = found.report()
+        words = trace_report(found)
     typer.echo(words)
     if csv is not None:
         with _waiting(f"writing {csv.name}"):
             found.to_frame().to_csv(csv, lineterminator="\n")
         typer.echo(f"One row a request: {csv}")
     if json is not None:
-        text = json_format.dumps(found.as_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        summary = {**found.as_dict(), "notes": list(trace_notes(found))}
+        text = json_format.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
         json.write_text(text + "\n", encoding="utf-8")
         typer.echo(f"The summary: {json}")
 
@@ -194,7 +194,7 @@ def _cards(
     gpu: str | None, model: str | None, n_gpus: int, precision: Precision
 ) -> RooflineStepCost | None:
     """Return the cost of a model on cards; None where none were named."""
-    from course.serving.cost import RooflineStepCost
+    from course.serving.pricing import RooflineStepCost
 
     if (gpu is None) != (model is None):
         lacking = "--model" if model is None else "--gpu"
@@ -209,7 +209,7 @@ def _cards(
 
 def _cost(cards: RooflineStepCost | None, prices: dict[str, float | None]) -> tuple[StepCost, str]:
     """Return the cost that the options ask for, and a sentence on where it comes from."""
-    from course.serving.own_trace import MADE_UP_COST
+    from course.serving.traces import MADE_UP_COST
 
     given = {name: price for name, price in prices.items() if price is not None}
     if cards is not None:

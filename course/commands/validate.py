@@ -32,8 +32,8 @@ def validate(
     """
     from tqdm import tqdm
 
-    from course.serving.validation import as_text, validation_stages
     from course.serving.validation import validate as validated
+    from course.serving.validation import validation_stages, validation_text
 
     with tqdm(total=validation_stages(), leave=False, disable=None) as bar:
 
@@ -42,7 +42,7 @@ def validate(
             bar.update()
 
         found = validated(done)
-    typer.echo(as_text(found.errors, found.constants))
+    typer.echo(validation_text(found.errors, found.constants))
     for path in write_tables(found, out):
         typer.echo(f"written: {path}")
     if pictures:

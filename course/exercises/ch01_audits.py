@@ -15,8 +15,8 @@ from course.exercises.build import function_exercise
 from course.exercises.ch01_kinds import Named
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, Run, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Fixed, Gamma, Lognormal, closed_loop_work, draw
 
 # --- 1.4 the queue audits the report ------------------------------------------------------------

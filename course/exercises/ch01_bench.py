@@ -17,9 +17,9 @@ import numpy as np
 from course.exercises.build import choice_exercise, value_exercise
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import plain, short_repr
-from course.serving import metrics
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, Run, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import metrics
 from course.serving.workload import Lognormal, Poisson, Replay, draw
 
 WANTED = 64

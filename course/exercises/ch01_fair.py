@@ -16,8 +16,8 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, Whole, plain
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, Run, simulate
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Fixed, Lognormal, Poisson, Workload, draw
 
 # --- 1.7 the output-length trap -----------------------------------------------------------------

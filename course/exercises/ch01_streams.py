@@ -15,8 +15,8 @@ from course.exercises.build import function_exercise
 from course.exercises.ch01_kinds import Named
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, RequestClass, mixture
 
 # --- 1.1 three numbers from one stream ----------------------------------------------------------

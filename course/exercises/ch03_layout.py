@@ -15,9 +15,9 @@ import numpy as np
 from course.exercises.build import function_exercise, value_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Figures, Whole, plain, short_repr
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Workload, simulate, simulate_closed
-from course.serving.workload import Fixed, Lognormal, Poisson, closed_loop_work, draw
+from course.serving.engine import EngineConfig, simulate, simulate_closed
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Fixed, Lognormal, Poisson, Workload, closed_loop_work, draw
 
 # --- 3.5 three rules of thumb -------------------------------------------------------------------
 

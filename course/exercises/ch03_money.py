@@ -15,8 +15,8 @@ import numpy as np
 from course.exercises.build import function_exercise, value_exercise
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Number, Whole, plain
-from course.serving.cost import LinearStepCost, RooflineStepCost
 from course.serving.engine import EngineConfig, simulate_closed
+from course.serving.pricing import LinearStepCost, RooflineStepCost
 from course.serving.workload import Fixed, Lognormal, closed_loop_work
 
 # --- 3.4 the cheapest batch that keeps a promise ------------------------------------------------

@@ -16,9 +16,9 @@ from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving import catalog
-from course.serving.cost import LinearStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.roofline import BYTES
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import BYTES, LinearStepCost
+from course.serving.workload import Workload
 
 # --- 3.1 the ridge ------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, modes, simulate
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Fixed, Lognormal, Poisson, Workload, draw
 
 # --- 3.3 slots that nobody used -----------------------------------------------------------------

@@ -16,8 +16,9 @@ from course.exercises.ch04_server import try_seats
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Whole
 from course.serving import catalog
-from course.serving.cost import LinearStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import LinearStepCost
+from course.serving.workload import Workload
 
 # --- 4.2 how many fit ---------------------------------------------------------------------------
 

@@ -10,9 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Run, Workload, simulate, simulate_service
-from course.serving.engine.orders import OrderKey
+from course.serving.engine import EngineConfig, OrderKey, Run, simulate, simulate_service
+from course.serving.pricing import RooflineStepCost
 from course.serving.scenes.long_prompts import (
     BUDGET,
     CHAT_ANSWER,
@@ -22,7 +21,7 @@ from course.serving.scenes.long_prompts import (
     server,
     with_long_ones,
 )
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 STORM_PER_S: Final = 5.0
 _STORM_PROMPT: Final = Lognormal.of_mean(300.0, 0.8, most_tokens=2000)

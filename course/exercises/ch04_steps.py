@@ -15,8 +15,9 @@ from course.exercises.build import choice_exercise, function_exercise, value_exe
 from course.exercises.ch04_server import try_budget
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Whole
-from course.serving.engine import EngineConfig, Run, Workload, simulate
+from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.scenes.long_prompts import server
+from course.serving.workload import Workload
 
 # --- 4.3 a budget inside two promises -----------------------------------------------------------
 

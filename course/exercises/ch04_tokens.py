@@ -14,8 +14,9 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Vector, Whole
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
 from course.serving.scenes.long_prompts import BUDGET, chats_and_documents, server
+from course.serving.workload import Workload
 
 # --- 4.1 work, not requests ---------------------------------------------------------------------
 

@@ -16,8 +16,9 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Vector
-from course.serving.cost import LinearStepCost
-from course.serving.engine import Admission, Verdict, Workload, simulate_service
+from course.serving.engine import Admission, Verdict, simulate_service
+from course.serving.pricing import LinearStepCost
+from course.serving.workload import Workload
 
 
 def let_in(

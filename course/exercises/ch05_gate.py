@@ -14,8 +14,9 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number
-from course.serving.cost import LinearStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import LinearStepCost
+from course.serving.workload import Workload
 
 # --- 5.5 the limit from 512 to 640 ----------------------------------------------------------------
 

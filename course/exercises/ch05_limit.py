@@ -11,15 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from course.serving.cost import LinearStepCost
-from course.serving.engine import (
-    EngineConfig,
-    Patience,
-    Retry,
-    ServiceRun,
-    Users,
-    simulate_service,
-)
+from course.serving.engine import EngineConfig, Patience, Retry, ServiceRun, Users, simulate_service
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, closed_loop_work
 
 COST: Final = LinearStepCost(fixed_s=0.016, per_prefill_token_s=2e-5, per_decode_seq_s=1.6e-4)

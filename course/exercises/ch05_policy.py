@@ -20,8 +20,7 @@ from course.exercises.ch05_server import (
 )
 from course.exercises.definition import TODO, Unacceptable, Wrong
 from course.exercises.values import Figures
-from course.serving.engine import Admission, ArrivingRequest, ServerState
-from course.serving.engine.admission import AdmissionPolicy
+from course.serving.engine import Admission, AdmissionPolicy, ArrivingRequest, ServerState
 from course.serving.scenes.burst import PATIENCE_S, PROMISE
 
 BUILT_IN = {

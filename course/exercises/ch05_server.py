@@ -11,14 +11,13 @@ import numpy as np
 
 from course.serving.engine import (
     Admission,
+    AdmissionPolicy,
     Patience,
     PythonAdmission,
     Retry,
     ServiceRun,
-    Workload,
     simulate_service,
 )
-from course.serving.engine.admission import AdmissionPolicy
 from course.serving.scenes.burst import (
     ANSWER,
     PATIENCE_S,
@@ -29,9 +28,8 @@ from course.serving.scenes.burst import (
     cost,
     drawn_lengths,
 )
-from course.serving.scenes.burst import (
-    PROMISE as PROMISE,
-)
+from course.serving.scenes.burst import PROMISE as PROMISE
+from course.serving.workload import Workload
 
 USUAL_PER_S: Final = Burst().rate_per_s
 PATIENCE: Final = Patience(e2e_s=PATIENCE_S, noticed=False)

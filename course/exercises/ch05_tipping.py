@@ -16,8 +16,9 @@ from course.exercises.build import function_exercise, value_exercise
 from course.exercises.ch05_server import USUAL_PER_S, rush, serve
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Whole
-from course.serving.cost import LinearStepCost
-from course.serving.engine import Admission, EngineConfig, Patience, Status, simulate_service
+from course.serving.engine import Admission, EngineConfig, Patience, simulate_service
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import Status
 from course.serving.scenes.burst import PROMISE
 from course.serving.workload import Fixed, Lognormal, Poisson, draw
 

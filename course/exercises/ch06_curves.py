@@ -13,8 +13,7 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.knees import find_knee
-from course.serving.measured_sweeps import MeasuredSweep, catalogue_sweeps
+from course.serving.load import MeasuredSweep, catalogue_sweeps, find_knee
 
 # --- 6.1 the highest load inside the promise ----------------------------------------------------
 

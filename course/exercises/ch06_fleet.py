@@ -15,11 +15,10 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, Whole, plain
-from course.serving.capacity import DrawnTraffic, Scenario, Sweep, sweep
-from course.serving.cost import LinearStepCost, RooflineStepCost
 from course.serving.engine import EngineConfig
-from course.serving.load_point import measure
-from course.serving.metrics import SLO
+from course.serving.load import DrawnTraffic, Scenario, Sweep, measure, sweep
+from course.serving.pricing import LinearStepCost, RooflineStepCost
+from course.serving.requests import SLO
 from course.serving.workload import Lognormal
 
 # --- 6.3 twenty is not twenty-five --------------------------------------------------------------

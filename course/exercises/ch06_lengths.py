@@ -13,8 +13,8 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, simulate_closed
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Fixed, Lognormal, closed_loop_work
 
 

@@ -20,11 +20,9 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
-from course.serving.cost import LinearStepCost, RooflineStepCost
-from course.serving.engine import EngineConfig, simulate, simulate_closed
-from course.serving.engine.run import Run
-from course.serving.results import load_result
-from course.serving.results.writing import write_vllm
+from course.serving.engine import EngineConfig, Run, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost, RooflineStepCost
+from course.serving.results import load_result, write_vllm
 from course.serving.workload import Lognormal, Poisson, closed_loop_work, draw
 
 # --- 6.5 a load that never came -----------------------------------------------------------------

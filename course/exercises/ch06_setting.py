@@ -16,10 +16,10 @@ from course.exercises.build import value_exercise
 from course.exercises.definition import Wrong
 from course.exercises.values import Figures, Whole, plain, short_repr
 from course.serving import catalog
-from course.serving.capacity import DrawnTraffic, Scenario, sweep
-from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig
-from course.serving.metrics import SLO
+from course.serving.load import DrawnTraffic, Scenario, sweep
+from course.serving.pricing import RooflineStepCost
+from course.serving.requests import SLO
 from course.serving.workload import Gamma, Quantiles
 
 PROMISE = SLO(ttft_s=1.0, tpot_s=0.030, quantile=0.99)

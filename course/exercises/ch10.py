@@ -18,8 +18,8 @@ from course.exercises.build import choice_exercise, function_exercise, value_exe
 from course.exercises.definition import Unacceptable, Wrong
 from course.exercises.values import Figures, Number, Whole, plain
 from course.serving import catalog
-from course.serving.cost import Constants, LinearStepCost, RooflineStepCost
 from course.serving.engine import EngineConfig, Run, simulate_closed
+from course.serving.pricing import Constants, LinearStepCost, RooflineStepCost
 from course.serving.workload import Fixed, Lognormal, closed_loop_work
 
 # --- 10.1 what the stopwatch says ---------------------------------------------------------------

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, styled
-from course.serving.knee_report import KneeReport
-from course.serving.knees import bare
+from course.serving.load import KneeReport, bare
 from course.words import seconds
 
 _LOOKS = {

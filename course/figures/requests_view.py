@@ -12,15 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, PURPLE, SKY, YELLOW
-from course.serving import metrics
-from course.serving.metrics import RequestTable, Status
+from course.serving.requests import RequestTable, Status, metrics
 from course.serving.results import BenchmarkResult
 from course.words import seconds
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from course.serving.engine.run import Run
+    from course.serving.engine import Run
 
 MAX_ROWS: Final = 5000
 """No more requests than this are drawn; of more, a random sample is."""

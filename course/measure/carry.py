@@ -9,7 +9,7 @@ from course.measure.fitting import (
 )
 from course.measure.record import Record
 from course.serving.catalog import Gpu
-from course.serving.roofline import Constants
+from course.serving.pricing import Constants
 
 PRODUCTS_PER_LAYER = 4
 

@@ -12,7 +12,7 @@ from course.measure.fitting import (
     predict_decode_s,
 )
 from course.measure.record import Point, Record
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 UNSTEADY_SPREAD = 1.5
 
@@ -192,7 +192,7 @@ def _decode_row(point: Point, predicted_s: float) -> str:
     batch, context = point.shape["batch"], point.shape["context_tokens"]
     return (
         f"{batch:>7} {context:>8} {_micro(point.median_s):>10} {_micro(predicted_s):>10} "
-        f"{100 * (predicted_s / point.median_s - 1):>+5.0f}% {figures(batch / point.median_s):>9}"
+        f"{100 * (predicted_s / point.median_s - 1):>+5.0f}% {rounded(batch / point.median_s):>9}"
     )
 
 
@@ -219,7 +219,7 @@ def _micro(value_s: float) -> str:
     """
     if value_s < 1e-9:
         return "0 µs"
-    return f"{figures(1e6 * value_s)} µs" if value_s < 1e-3 else seconds(value_s)
+    return f"{rounded(1e6 * value_s)} µs" if value_s < 1e-3 else seconds(value_s)
 
 
 def _per_s(value: float, unit: str) -> str:
@@ -230,5 +230,5 @@ def _per_s(value: float, unit: str) -> str:
     """
     for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= size:
-            return f"{figures(value / size)} {prefix}{unit}/s"
-    return f"{figures(value)} {unit}/s"
+            return f"{rounded(value / size)} {prefix}{unit}/s"
+    return f"{rounded(value)} {unit}/s"

@@ -14,7 +14,7 @@ from course.ui import theme
 from course.ui.explorer import Explorer, Guess, Preset
 from course.ui.parameters import Choice, Control, Slider, as_python, changed, controls_of
 from course.ui.svg import LayeredSvg
-from course.words import figures
+from course.words import rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -449,15 +449,15 @@ class Shell(Generic[P, R]):
         if answer is None:
             return f"You guessed {guess:g} {unit}; at those settings there is no such number."
         head = (
-            f"You guessed {figures(guess)} {unit}; at those settings it is {figures(answer)} {unit}"
+            f"You guessed {rounded(guess)} {unit}; at those settings it is {rounded(answer)} {unit}"
         )
         if guess > 0 and answer > 0:
             factor = max(guess / answer, answer / guess)
             if factor < 1.1:
                 return f"{head}: within a tenth."
             off = "high" if guess > answer else "low"
-            return f"{head}: too {off} by a factor of {figures(factor, 2)}."
-        return f"{head}: off by {figures(abs(guess - answer))} {unit}."
+            return f"{head}: too {off} by a factor of {rounded(factor, 2)}."
+        return f"{head}: off by {rounded(abs(guess - answer))} {unit}."
 
 
 def _read(control: Control, widget: Any) -> Any:

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 import simpy
 
-from course.serving.cost import StepFeatures
-from course.serving.engine import EngineConfig, LinearStepCost, Workload, simulate, warm_steps
-from course.serving.metrics import SLO
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.engine import EngineConfig, simulate, warm_steps
+from course.serving.pricing import LinearStepCost
+from course.serving.pricing.linear import StepFeatures
+from course.serving.requests.metrics import SLO
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.reference_engine import reference_simulate
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)

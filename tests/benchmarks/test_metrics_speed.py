@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course.serving.metrics import SLO, RequestTable, summarize
+from course.serving.requests.metrics import SLO, RequestTable, summarize
 
 
 def drawn(requests: int) -> RequestTable:

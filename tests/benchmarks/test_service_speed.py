@@ -17,16 +17,15 @@ import pytest
 from course.serving.engine import (
     Admission,
     EngineConfig,
-    LinearStepCost,
     LongPrompts,
     Patience,
     Retry,
-    Workload,
     simulate,
     simulate_service,
     warm_steps,
 )
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.pricing import LinearStepCost
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)
 STANDARD = EngineConfig(max_num_seqs=64, max_num_batched_tokens=2048)

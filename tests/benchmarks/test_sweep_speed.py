@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.serving.capacity import DrawnTraffic, Scenario, Sweep, sweep
-from course.serving.engine import EngineConfig, LinearStepCost, simulate, warm_steps
-from course.serving.metrics import SLO
+from course.serving.engine import EngineConfig, simulate, warm_steps
+from course.serving.load.sweeping import DrawnTraffic, Scenario, Sweep, sweep
+from course.serving.pricing import LinearStepCost
+from course.serving.requests.metrics import SLO
 from course.serving.workload import Lognormal
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)

@@ -37,8 +37,8 @@ from course.exercises.ch01_streams import (
 )
 from course.exercises.definition import Unacceptable
 from course.exercises.judging import judge_answer
-from course.serving import metrics
-from course.serving.metrics import SLO, RequestTimeline
+from course.serving.requests import metrics
+from course.serving.requests.metrics import SLO, RequestTimeline
 
 BY_ID = {one.id: one for one in EXERCISES}
 PRINTED = {

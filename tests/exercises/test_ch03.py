@@ -38,8 +38,8 @@ from course.exercises.ch03_ways import (
     wasted_share,
 )
 from course.serving import catalog
-from course.serving.cost import StepFeatures
 from course.serving.engine import EngineConfig, modes, simulate
+from course.serving.pricing.linear import StepFeatures
 
 BY_ID = {one.id: one for one in EXERCISES}
 SEEDS = (3, 11, 29)

@@ -12,7 +12,7 @@ from course.exercises import ch04_order as order
 from course.exercises import ch04_server as scene
 from course.exercises import ch04_steps as steps
 from course.exercises import ch04_tokens as tokens
-from course.serving.cost import RooflineStepCost
+from course.serving.pricing.linear import RooflineStepCost
 
 SEEDS = pytest.mark.parametrize("seed", range(4))
 

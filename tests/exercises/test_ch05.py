@@ -32,7 +32,7 @@ from course.exercises.ch05_tipping import (
     stays_down,
 )
 from course.exercises.judging import judge_answer
-from course.serving.engine import Status
+from course.serving.requests import Status
 
 BY_ID = {one.id: one for one in EXERCISES}
 

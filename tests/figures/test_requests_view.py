@@ -13,8 +13,9 @@ import pytest
 
 from course import explore
 from course.figures.requests_view import MAX_ROWS, ViewedRequests, requests_chart, viewed
-from course.serving.engine import LinearStepCost, simulate
-from course.serving.metrics import RequestTable, Status
+from course.serving.engine import simulate
+from course.serving.pricing import LinearStepCost
+from course.serving.requests.metrics import RequestTable, Status
 from course.serving.results import load_result
 from course.serving.workload import Fixed, Poisson, Workload, draw
 from tests.serving.results import layouts

@@ -9,7 +9,7 @@ import pytest
 
 from course.figures.validation import BAND, describe_points, draw_points, draw_steps
 from course.paths import DATA
-from course.serving.validation import committed_points, committed_steps
+from course.serving.validation.points import committed_points, committed_steps
 
 POINTS = committed_points()
 STEPS = committed_steps()

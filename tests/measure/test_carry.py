@@ -8,8 +8,8 @@ import pytest
 
 from course.measure.carry import measured_card, measured_constants
 from course.measure.fitting import fit_record
-from course.serving.cost import StepFeatures
-from course.serving.roofline import RooflineStepCost
+from course.serving.pricing.linear import StepFeatures
+from course.serving.pricing.roofline import RooflineStepCost
 from tests.measure.samples import BANDWIDTH, OVERHEAD_S, PEAK, RECORD
 
 

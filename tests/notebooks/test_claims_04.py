@@ -18,9 +18,10 @@ import pytest
 from course.exercises import ch04_server as scene
 from course.exercises import ch04_steps as steps
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost, StepFeatures
-from course.serving.engine import EngineConfig, Run, Workload, simulate, simulate_service
-from course.serving.roofline import RESERVE_BYTES
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
+from course.serving.engine import EngineConfig, Run, simulate, simulate_service
+from course.serving.workload import Workload
+from course.serving.pricing.roofline import RESERVE_BYTES
 from course.serving.workload import Lognormal, Poisson, draw
 from tests.notebooks.claims import prose_of
 

@@ -14,7 +14,7 @@ import pytest
 
 from course.exercises import ch05_limit, ch05_server
 from course.serving.scenes import burst as scenes
-from course.serving.engine import Status
+from course.serving.requests import Status
 from tests.notebooks.claims import NOTEBOOKS, prose_of
 
 
@@ -223,7 +223,7 @@ def test_the_limit_of_640(prose: str) -> None:
     assert round(100 * grown.timed_out) == 29
     assert "real throughput down by a quarter" in prose
     assert grown.real_tokens_per_s / low.real_tokens_per_s == pytest.approx(0.74, abs=0.02)
-    cost = importlib.import_module("course.serving.cost")
+    cost = importlib.import_module("course.serving.pricing")
     step = [
         ch05_limit.COST.step_seconds(cost.StepFeatures(1000, 0, seats, 0)) for seats in (512, 640)
     ]

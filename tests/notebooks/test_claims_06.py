@@ -18,9 +18,9 @@ from course.explore.ch06.ramp import BASE, _scenario
 from course.explore.ch06.twenty_is_not_25 import held_per_s as swept_hold
 from course.explore.ch06.twenty_is_not_25 import most_per_s
 from course.paths import DATA
-from course.serving.cost import RooflineStepCost, StepFeatures
-from course.serving.load_point import measure, steady_window
-from course.serving.predicted_knees import as_frame, predicted_knees
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
+from course.serving.load.point import measure, steady_window
+from course.serving.validation.knees import knees_frame, predicted_knees
 from tests.notebooks.claims import prose_of
 
 SAMPLE = DATA / "example_sweep"
@@ -232,7 +232,7 @@ def test_measured_sweeps(prose: str) -> None:
 
 def test_predicted_knees(prose: str) -> None:
     """The lesson says how far a computed knee may be believed."""
-    ratios = as_frame(predicted_knees())["ratio"]
+    ratios = knees_frame(predicted_knees())["ratio"]
     assert "Four of the seven come out within 8 %" in prose
     assert sorted((ratios - 1).abs() < 0.08) == [False] * 3 + [True] * 4
     assert "off by 19, 25 and 30 %, and they are just the three with answers of only 128" in prose

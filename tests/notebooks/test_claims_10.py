@@ -22,9 +22,9 @@ from course.explore.ch10.measured_roofline import MEASURED_ROOFLINE
 from course.explore.ch10.predict_measure import PREDICT_MEASURE
 from course.measure import fit_record, predict_decode_s
 from course.measure.pool import pool_bytes
-from course.serving.catalog import model
-from course.serving.cost import RooflineStepCost, StepFeatures
-from course.words import figures
+from course.serving.catalog.entries import model
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
+from course.words import rounded
 from tests.notebooks.claims import prose_of
 
 
@@ -87,7 +87,7 @@ def test_the_division_stands_beside_the_product(prose: str) -> None:
     assert "how many times the quotient the product took" in prose
     shell = explore.measured_roofline("One token at a time", predict=False, machine="recorded")
     r = shell.result
-    assert f"the product took {figures(r.here_s / r.copied_s, 2)} times that" in shell.sentence
+    assert f"the product took {rounded(r.here_s / r.copied_s, 2)} times that" in shell.sentence
     shell.close()
     sizes = [point.shape["buffer_bytes"] for point in recorded_run().of("copy")]
     assert "of several sizes the best was taken" in prose

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, Run, modes, orders, simulate, simulate_closed
+from course.serving.pricing.linear import LinearStepCost
 from course.serving.workload import Workload
 
 

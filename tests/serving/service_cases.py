@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine.admission import Admission, LongPrompts, PythonAdmission
 from course.serving.engine.clients import Patience, Retry, Users
 from course.serving.engine.pools import PoolsRun, simulate_pools
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
+from course.serving.pricing.linear import LinearStepCost
 from course.serving.workload import Workload
 from tests.reference_service import DEGRADE, FINISHED, Record
 from tests.serving.engine_cases import config_of, same_times

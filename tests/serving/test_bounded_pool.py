@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.serving import queueing
-from course.serving.bounded_pool import mmck
+from course.serving.queueing.bounded_pool import mmck
 
 LOADS = np.array([0.02, 0.3, 0.7, 0.95, 1.0, 1.05, 1.5, 4.0])
 

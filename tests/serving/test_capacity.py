@@ -12,8 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.serving import capacity, queueing
-from course.serving.capacity import (
+from course.serving import queueing
+from course.serving.engine import EngineConfig
+from course.serving.load import sweeping as capacity
+from course.serving.load.planning import HOURS_A_MONTH, plan
+from course.serving.load.point import measure, steady_window
+from course.serving.load.sweeping import (
     FIGURES,
     DrawnTraffic,
     MixedTraffic,
@@ -23,11 +27,8 @@ from course.serving.capacity import (
     run_points,
     sweep,
 )
-from course.serving.cost import LinearStepCost
-from course.serving.engine import EngineConfig
-from course.serving.load_point import measure, steady_window
-from course.serving.metrics import SLO
-from course.serving.planning import HOURS_A_MONTH, plan
+from course.serving.pricing.linear import LinearStepCost
+from course.serving.requests.metrics import SLO
 from course.serving.workload import Fixed, Lognormal, LognormalMixture, RequestClass
 
 SERVER = LinearStepCost(fixed_s=0.01, per_prefill_token_s=2e-5, per_decode_seq_s=1e-4)
@@ -316,7 +317,8 @@ def test_bad_arguments_are_refused(call: object, message: str) -> None:
 
 def test_a_run_too_short_to_cut_is_measured_whole() -> None:
     """Requests that all come at once have no window, and their point is NaN or an error."""
-    from course.serving.engine import Workload, simulate
+    from course.serving.engine import simulate
+    from course.serving.workload import Workload
 
     run = simulate(Workload([0.0, 0.0, 0.0], [5, 5, 5], [2, 3, 4]), SERVER, EngineConfig(1))
     point = measure(run, 1.0, 0)

@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 
 from course.serving import catalog
-from course.serving._tables import table
-from course.serving.load_rows import (
-    CLOSED,
-    OPEN,
-    LoadRow,
-    closed_row,
-    open_row,
-    rows_of_points,
-)
-from course.serving.measured_sweeps import MeasuredSweep, catalogue_sweeps, measured_sweeps
-from course.serving.predicted_knees import as_frame, predicted_knees, scenario_of
+from course.serving.catalog.tables import table
+from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measured_sweeps
+from course.serving.load.rows import CLOSED, OPEN, LoadRow, closed_row, open_row, rows_of_points
+from course.serving.validation.knees import knees_frame, predicted_knees, scenario_of
 
 
 @dataclass(frozen=True)
@@ -133,9 +126,9 @@ def test_the_strictest_limit_decides() -> None:
 def test_predicted_knees() -> None:
     """With the recorded KV pool, the engine puts the knee elsewhere than the real server has it."""
     found = predicted_knees()
-    ratios = as_frame(found)["ratio"]
+    ratios = knees_frame(found)["ratio"]
     assert len(ratios) == 7
-    assert ratios.between(1 / 1.4, 1.4).all(), as_frame(found).to_string()
+    assert ratios.between(1 / 1.4, 1.4).all(), knees_frame(found).to_string()
 
 
 def test_a_prediction_needs_the_pool() -> None:

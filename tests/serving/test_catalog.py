@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from course.serving import catalog
-from course.serving._tables import DATA, read_rows
+from course.serving.catalog.tables import DATA, read_rows
 
 TABLES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.csv"))
 FREE_TEXT_SOURCE = {"gpus.csv", "models.csv", "prices.csv"}
@@ -1146,10 +1146,10 @@ def test_import_reads_no_file_and_loads_no_heavy_library() -> None:
         "import sys, builtins, io\n"
         "from pathlib import Path\n"
         "from course.serving import catalog\n"
-        "from course.serving import _tables\n"
+        "from course.serving.catalog import tables\n"
         "heavy = {'numpy', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "assert _tables._kept.cache_info().currsize == 0\n"
+        "assert tables._kept.cache_info().currsize == 0\n"
         "catalog.gpu('T4'), catalog.model('Qwen3-8B'), catalog.prices('T4')\n"
         "heavy = {'numpy', 'pandas'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

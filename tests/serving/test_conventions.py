@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from course.serving.conventions import CONVENTIONS, Reported, as_reported_by
-from course.serving.metrics import SLO, RequestTimeline
+from course.serving.requests.conventions import CONVENTIONS, Reported, as_reported_by
+from course.serving.requests.metrics import SLO, RequestTimeline
 from tests.serving.timeline_strategies import runs
 
 

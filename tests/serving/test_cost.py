@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.serving import catalog
-from course.serving.cost import (
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing.linear import (
     COEFFICIENTS,
     DEFAULTS,
     ROOFLINE,
@@ -24,8 +25,8 @@ from course.serving.cost import (
     RooflineStepCost,
     StepFeatures,
 )
-from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.roofline import IDEAL
+from course.serving.pricing.roofline import IDEAL
+from course.serving.workload import Workload
 
 COVERED = [m for m in catalog.models() if not m.kv_latent_dim and not m.window_layers]
 BIG = "B200-180GB-SXM"
@@ -300,7 +301,7 @@ class _Wrapped:
 
 @given(step=STEPS)
 def test_the_loops_price_a_step_as_the_cost_does(step: StepFeatures) -> None:
-    from course.serving.engine import _kernels
+    from course.serving.engine.kernels import steps as _kernels
 
     for cost in (
         RooflineStepCost("Qwen3-8B", "H100-80GB-SXM", 2, "fp8"),

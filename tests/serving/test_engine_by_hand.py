@@ -9,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from course.serving.cost import LinearStepCost, StepFeatures
-from course.serving.engine import (
-    EngineConfig,
-    Run,
-    Status,
-    Workload,
-    modes,
-    orders,
-    simulate,
-    simulate_closed,
-)
+from course.serving.engine import EngineConfig, Run, modes, orders, simulate, simulate_closed
+from course.serving.pricing.linear import LinearStepCost, StepFeatures
+from course.serving.requests import Status
+from course.serving.workload import Workload
 
 SECOND = LinearStepCost(fixed_s=1.0)
 NAN = float("nan")

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.serving.cost import LinearStepCost, StepFeatures
-from course.serving.engine import EngineConfig, Workload, modes, orders, simulate, simulate_closed
+from course.serving.engine import EngineConfig, modes, orders, simulate, simulate_closed
 from course.serving.engine.orders import as_order
+from course.serving.pricing.linear import LinearStepCost, StepFeatures
+from course.serving.workload import Workload
 
 WORK = Workload([0.0, 0.0], prompt_tokens=[5, 6], output_tokens=[2, 3])
 COST = LinearStepCost(fixed_s=0.5)

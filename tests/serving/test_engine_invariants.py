@@ -9,14 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course.serving.engine import (
-    EngineConfig,
-    LinearStepCost,
-    Status,
-    modes,
-    simulate,
-    simulate_closed,
-)
+from course.serving.engine import EngineConfig, modes, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import Status
 from course.serving.workload import Gamma, Lognormal, Workload, draw
 from tests.engine_invariants import check_invariants
 from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.cost import LinearStepCost, StepFeatures
-from course.serving.engine import EngineConfig, Status, Workload, modes, simulate, simulate_closed
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.engine import EngineConfig, modes, simulate, simulate_closed
+from course.serving.pricing.linear import LinearStepCost, StepFeatures
+from course.serving.requests import Status
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
 from tests.serving.engine_cases import config_of, workload_of
 

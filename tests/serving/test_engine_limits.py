@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from course.serving.engine import (
-    EngineConfig,
-    LinearStepCost,
-    Run,
-    Workload,
-    modes,
-    simulate,
-    simulate_closed,
-)
-from course.serving.workload import Fixed, Poisson
+from course.serving.engine import EngineConfig, Run, modes, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
+from course.serving.workload import Fixed, Poisson, Workload
 
 TOKENS_A_SECOND = 1_000_000
 PER_TOKEN = LinearStepCost(per_prefill_token_s=1 / TOKENS_A_SECOND)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.cost import LinearStepCost, StepFeatures
 from course.serving.engine import EngineConfig, modes, orders, simulate
+from course.serving.pricing.linear import LinearStepCost, StepFeatures
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
 from tests.serving.engine_cases import config_of, run_of

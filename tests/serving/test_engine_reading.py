@@ -6,18 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course.serving.engine import (
-    EngineConfig,
-    LinearStepCost,
-    Run,
-    Status,
-    Workload,
-    modes,
-    simulate,
-    simulate_closed,
-)
-from course.serving.metrics import SLO, RequestTimeline, summarize
-from course.serving.workload import Fixed, Lognormal, Poisson, RequestClass, draw, mixture
+from course.serving.engine import EngineConfig, Run, modes, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import Status
+from course.serving.requests.metrics import SLO, RequestTimeline, summarize
+from course.serving.workload import Fixed, Lognormal, Poisson, RequestClass, Workload, draw, mixture
 
 SECOND = LinearStepCost(fixed_s=1.0)
 REAL = LinearStepCost(0.010, 2e-5, 1e-9, 1e-4, 1e-8)

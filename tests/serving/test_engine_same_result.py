@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.engine import EngineConfig, LinearStepCost, Run, modes, simulate, simulation
-from course.serving.engine import _kernels as kernels
+from course.serving.engine import EngineConfig, Run, modes, simulate, simulation
+from course.serving.engine.kernels import steps as kernels
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
 from tests.serving.engine_cases import run_of
@@ -141,7 +142,7 @@ def test_the_first_call_of_a_process_finds_compiled_code_on_disk() -> None:
     standard_digest()
     code = """
 from tests.serving.test_engine_same_result import standard_digest
-from course.serving.engine import _kernels as kernels
+from course.serving.engine.kernels import steps as kernels
 standard_digest()
 for loop in (kernels.run_continuous, kernels.run_batches, kernels.close_run, kernels.pool_gaps):
     stats = loop.stats

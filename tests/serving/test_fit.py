@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course.serving import catalog
-from course.serving.cost import DEFAULTS, Constants, RooflineStepCost, StepFeatures
-from course.serving.fit import (
+from course.serving.pricing.linear import DEFAULTS, Constants, RooflineStepCost, StepFeatures
+from course.serving.validation.fit import (
     MeasuredStep,
     fit_constants,
     fit_serving,

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from course.serving import queueing
-from course.serving._broken_stick import broken_stick
-from course.serving._resampling import weights
-from course.serving.knees import LARGEST, LEAST_LOAD, Method, find_knee
+from course.serving.load.broken_stick import broken_stick
+from course.serving.load.knees import LARGEST, LEAST_LOAD, Method, find_knee
+from course.serving.load.resampling import weights
 
 FloatArray = npt.NDArray[np.float64]
 

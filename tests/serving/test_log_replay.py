@@ -11,8 +11,9 @@ from scipy.optimize import nnls
 
 from course.commands.replay import table_text, write_table
 from course.paths import DATA
-from course.serving import catalog, log_replay
-from course.serving.log_replay import (
+from course.serving import catalog
+from course.serving.validation import log_replay
+from course.serving.validation.log_replay import (
     CHOSEN_RULE,
     COMMITTED,
     LOGS,
@@ -228,10 +229,10 @@ def test_unknown_log_gets_a_suggestion() -> None:
 
 
 def test_words_and_frame_show_both_sides() -> None:
-    text = log_replay.as_text(replay("rtx-4090"))
+    text = log_replay.replay_text(replay("rtx-4090"))
     assert "ttft_p99" in text
     assert "preempted in the simulation: 46" in text
-    assert "preempted in the simulation: none" in log_replay.as_text(replay("rtx-pro-6000"))
+    assert "preempted in the simulation: none" in log_replay.replay_text(replay("rtx-pro-6000"))
     frame = log_replay.to_frame(committed_rows())
     assert frame.shape == (2 * len(RULES) * 6, 7)
     assert list(frame["rule"].unique()) == list(RULES)

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine import (
     Admission,
     EngineConfig,
     Patience,
     Retry,
     ServiceRun,
-    Status,
-    Workload,
     simulate_service,
 )
+from course.serving.pricing.linear import LinearStepCost
+from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
 from course.serving.scenes.burst import GATES, PROMISE, RETRIES, Burst
+from course.serving.workload import Workload
 
 BURST = Burst()
 LENGTH_S = BURST.length_s

@@ -12,7 +12,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course.serving.metrics import (
+from course.serving.requests.metrics import (
     NOISE_S,
     SLO,
     Percentile,

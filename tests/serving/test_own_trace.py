@@ -7,11 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from course.serving.cost import LinearStepCost, RooflineStepCost
 from course.serving.engine import EngineConfig, simulate
-from course.serving.metrics import SLO, Status
-from course.serving.own_trace import MADE_UP_COST, TraceRun, simulate_trace
-from course.serving.results import Trace
+from course.serving.pricing.linear import LinearStepCost, RooflineStepCost
+from course.serving.requests.metrics import SLO, Status
+from course.serving.traces import Trace
+from course.serving.traces.own_trace import MADE_UP_COST, TraceRun, simulate_trace
+from course.serving.traces.report import trace_report
 from course.serving.workload import Workload
 
 SECOND = LinearStepCost(fixed_s=1.0)
@@ -58,7 +59,7 @@ def test_rate_is_that_of_the_requests_kept() -> None:
     gaps, given = np.diff(found.run.arrival_s), np.diff(busy().arrival_s[:100])
     np.testing.assert_allclose(gaps / given, gaps[0] / given[0])
     assert found.rescaled
-    assert "(rescaled)" in found.report()
+    assert "(rescaled)" in trace_report(found)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_rejections_are_told_apart() -> None:
     found = simulate_trace(trace([0, 0, 0, 0], [20, 90, 120, 200], [5] * 4), SECOND, config)
     assert found.summary.counts["rejected"] == 2
     assert found.rejected_for == {"KV blocks": 1, "token budget": 1}
-    text = found.report()
+    text = trace_report(found)
     assert "more than the KV blocks can ever hold: 1" in " ".join(text.split())
     assert "The same with the 2 that got no answer behind all others:" in text
 
@@ -157,7 +158,7 @@ def test_a_request_meets_the_slo_in_the_table_where_the_summary_counts_it() -> N
 
 
 def plain(found: TraceRun) -> str:
-    return " ".join(found.report().split())
+    return " ".join(trace_report(found).split())
 
 
 def test_report_holds_what_a_practitioner_asks_for() -> None:
@@ -186,7 +187,7 @@ def test_intervals_are_those_of_the_metrics() -> None:
         "value_s": p99.value, "low_s": p99.low, "high_s": p99.high, "samples": 400,
     }  # fmt: skip
     few = simulate_trace(trace([0.0, 1.0], [5, 5], [3, 3]), MADE_UP_COST)
-    assert "[?–?]" in few.report()
+    assert "[?–?]" in trace_report(few)
     assert few.as_dict()["percentiles"]["ttft"]["p99"]["high_s"] is None
 
 
@@ -194,7 +195,7 @@ def test_nothing_served_is_said_and_is_no_error() -> None:
     """A trace whose every request is rejected would end in a traceback."""
     found = simulate_trace(busy(), MADE_UP_COST, EngineConfig(num_kv_blocks=1), slo=SLO(ttft_s=1))
     assert (found.run.status == Status.REJECTED).all()
-    assert "No request was finished, so there is no latency." in found.report()
+    assert "No request was finished, so there is no latency." in trace_report(found)
     assert found.as_dict()["figures"]["ttft_mean_s"] is None
     assert found.waiting_at_last_arrival == 0
 
@@ -223,5 +224,5 @@ def test_a_cost_and_an_order_of_ones_own_will_do() -> None:
 
     config = EngineConfig(order=lambda now, arrival, prompt, output, value: -arrival)
     found = simulate_trace(busy(20), Own(), config)
-    assert "an order of your own" in found.report()
+    assert "an order of your own" in trace_report(found)
     assert found.as_dict()["cost"] == {"kind": "Own", "words": ""}

@@ -23,9 +23,7 @@ import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.serving import _queue_kernels as kernels
 from course.serving import queueing
-from course.serving._queue_arguments import flat_times
 from course.serving.queueing import (
     autocorrelation_time_customers,
     batch_means,
@@ -40,6 +38,8 @@ from course.serving.queueing import (
     simulate_load_generator,
     simulate_queue,
 )
+from course.serving.queueing import kernels as kernels
+from course.serving.queueing.arguments import flat_times
 
 ROOT = Path(__file__).resolve().parents[2]
 FloatArray = npt.NDArray[np.float64]
@@ -431,7 +431,7 @@ def test_a_row_of_servers_and_a_heap_agree_bit_for_bit(servers: int) -> None:
 
 IN_ANOTHER_PROCESS = """
 import json
-from course.serving import _queue_kernels as kernels
+from course.serving.queueing import kernels
 from course.serving import queueing
 queueing.warm()
 print(json.dumps({k.__name__: [sum(k.stats.cache_hits.values()),

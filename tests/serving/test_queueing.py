@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course.serving import queueing
-from course.serving.queueing import (
+from course.serving.queueing.closed_forms import (
     NoClosedFormError,
     QueueFigures,
     UnstableQueueError,

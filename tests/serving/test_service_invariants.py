@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.engine import ServiceRun, Status, Verdict
+from course.serving.engine import ServiceRun, Verdict
 from course.serving.engine.service import simulate_service
+from course.serving.requests import Status
 from tests.service_strategies import service_cases
 from tests.serving.service_cases import service_run_of
 
@@ -184,8 +185,8 @@ def test_compiled_and_plain_agree_to_the_bit(case: dict[str, Any]) -> None:
 
 def test_the_loop_may_stop_anywhere_to_make_room(monkeypatch: Any) -> None:
     """A record that grows in the middle of a burst must not lose or repeat a send."""
-    from course.serving.cost import LinearStepCost
     from course.serving.engine import EngineConfig, Patience, Retry, service
+    from course.serving.pricing.linear import LinearStepCost
     from course.serving.workload import Lognormal, Poisson, draw
 
     work = draw(400, Poisson(60.0), Lognormal(5.5, 0.8), Lognormal(4.0, 0.7), seed=1)
@@ -204,6 +205,6 @@ def test_the_loop_may_stop_anywhere_to_make_room(monkeypatch: Any) -> None:
     whole = facts()
     monkeypatch.setattr(service, "_room", lambda used, share: used + 3)
     monkeypatch.setattr(service, "FIRST_STEPS", 1)
-    monkeypatch.setattr("course.serving.engine._service_setup.FIRST_SEATS", 1)
+    monkeypatch.setattr("course.serving.engine.service_setup.FIRST_SEATS", 1)
     assert facts() == whole
     assert facts(compiled=False) == whole

@@ -14,19 +14,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from course.serving.engine import (
-    Admission,
-    EngineConfig,
-    LinearStepCost,
-    Patience,
-    Retry,
-    ServiceRun,
-    Status,
-    Workload,
-)
+from course.serving.engine import Admission, EngineConfig, Patience, Retry, ServiceRun
 from course.serving.engine.service import simulate_service
-from course.serving.queueing import mm1k
-from course.serving.workload import Poisson
+from course.serving.pricing import LinearStepCost
+from course.serving.queueing.closed_forms import mm1k
+from course.serving.requests import Status
+from course.serving.workload import Poisson, Workload
 
 TOKENS_A_SECOND = 1_000_000
 PER_TOKEN = LinearStepCost(per_prefill_token_s=1 / TOKENS_A_SECOND)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine import (
     Admission,
     ArrivingRequest,
@@ -25,6 +24,7 @@ from course.serving.engine import (
     Verdict,
 )
 from course.serving.engine.service import simulate_service
+from course.serving.pricing.linear import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)

@@ -8,17 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.serving.engine import (
-    EngineConfig,
-    LinearStepCost,
-    Status,
-    Workload,
-    simulate,
-    simulate_by_length,
-    simulate_pools,
-)
-from course.serving.metrics import SLO
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.engine import EngineConfig, simulate, simulate_by_length, simulate_pools
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import Status
+from course.serving.requests.metrics import SLO
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)
 LINK: dict[str, float] = {"kv_bytes_per_token": 131_072.0, "link_bytes_per_s": 25e9}

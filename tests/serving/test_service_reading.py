@@ -13,14 +13,9 @@ from hypothesis import strategies as st
 from course.serving.engine import (
     Admission,
     EngineConfig,
-    LinearStepCost,
     Patience,
     Retry,
     ServiceRun,
-    Status,
-    Workload,
-    _kernels,
-    _service_kernels,
     class_mean,
     noisy,
     oracle,
@@ -29,8 +24,12 @@ from course.serving.engine import (
     warm_steps,
 )
 from course.serving.engine.clients import retry_uniform
-from course.serving.metrics import SLO
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.engine.kernels import service as _service_kernels
+from course.serving.engine.kernels import steps as _kernels
+from course.serving.pricing import LinearStepCost
+from course.serving.requests import Status
+from course.serving.requests.metrics import SLO
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)
 LIMITS = SLO(ttft_s=2.0, tpot_s=0.05, quantile=0.9)
@@ -77,7 +76,7 @@ def test_the_two_copies_of_the_codes_are_one() -> None:
 
 def test_a_roofline_step_costs_the_same_in_both() -> None:
     """The compiled second formula, not only the plain one."""
-    from course.serving.cost import KernelCost, StepFeatures
+    from course.serving.pricing.linear import KernelCost, StepFeatures
 
     class Roof:
         def kernel_form(self) -> KernelCost:

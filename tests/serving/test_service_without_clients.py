@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine import EngineConfig, modes, simulate
 from course.serving.engine.clients import Users
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
+from course.serving.pricing.linear import LinearStepCost
 from course.serving.workload import Workload
 from tests.engine_strategies import engine_cases
 from tests.serving.engine_cases import config_of, run_of, workload_of

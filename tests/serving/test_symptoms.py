@@ -11,8 +11,8 @@ import math
 import numpy as np
 import pytest
 
-from course.serving.conventions import as_reported_by
-from course.serving.metrics import (
+from course.serving.requests.conventions import as_reported_by
+from course.serving.requests.metrics import (
     SLO,
     RequestTable,
     RequestTimeline,

@@ -8,12 +8,12 @@ import re
 import pytest
 
 from course.serving import catalog
-from course.serving._tables import DATA
-from course.serving._validation_tables import HOST_OF_2023, LEFT_OUT, ONE_SET, OWN
-from course.serving.closed_loop import predict_row, row_kv_precision, row_precision
-from course.serving.cost import DEFAULTS, RooflineStepCost
-from course.serving.fit import MeasuredStep
-from course.serving.validation import (
+from course.serving.catalog.tables import DATA
+from course.serving.pricing.linear import DEFAULTS, RooflineStepCost
+from course.serving.validation.closed_loop import predict_row, row_kv_precision, row_precision
+from course.serving.validation.error_tables import HOST_OF_2023, LEFT_OUT, ONE_SET, OWN
+from course.serving.validation.fit import MeasuredStep
+from course.serving.validation.points import (
     FITTED,
     committed_constants,
     committed_errors,
@@ -171,7 +171,7 @@ def test_a_lone_user_s_prediction_by_hand() -> None:
     )
 
     def step(prefill: int, context: int) -> MeasuredStep:
-        from course.serving.cost import StepFeatures
+        from course.serving.pricing.linear import StepFeatures
 
         pairs = prefill * (prefill + 1) // 2
         features = StepFeatures(prefill, pairs, 0 if prefill else 1, context)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from course.serving.varied_times import weibull_power, with_cv
+from course.serving.queueing.varied_times import weibull_power, with_cv
 
 
 @pytest.mark.parametrize("cv", [1e-3, 0.05, 0.5, 0.77, 1.0, 2.15, 4.0, 20.0])

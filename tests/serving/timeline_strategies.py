@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from course.serving.metrics import RequestTimeline
+from course.serving.requests.metrics import RequestTimeline
 
 ERRORS = (
     None, None, None, "HTTP 500", "timed out after 30 s", "rejected: queue full", "cancelled",

@@ -12,7 +12,7 @@ from course import explore
 from course.explore.ch00 import tension as tension_module
 from course.explore.ch00.tension import TENSION, TensionParameters
 from course.paths import NOTEBOOKS
-from course.serving.cost import RooflineStepCost, StepFeatures
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 
 COST = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
 

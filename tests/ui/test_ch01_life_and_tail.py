@@ -17,10 +17,10 @@ from scipy.stats import binom, lognorm
 from course.explore.ch01 import percentile_and_mean as module
 from course.explore.ch01.one_life import ONE_LIFE
 from course.explore.ch01.percentile_and_mean import FAST_S, PERCENTILE_AND_MEAN, Mixture, mixture
-from course.serving import metrics
-from course.serving.cost import RooflineStepCost, StepFeatures
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
+from course.serving.requests import metrics
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_the_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
         assert "no TPOT" in picture._bracket_words[1].get_text()
         return
     assert f"{seconds(r.here.tpot_s)} apart on average (TPOT)" in words
-    assert f"{figures(1 / r.here.tpot_s)} tokens/s" in words
+    assert f"{rounded(1 / r.here.tpot_s)} tokens/s" in words
     assert f"TPOT {seconds(r.here.tpot_s)}" in picture._bracket_words[1].get_text()
     drawn = [text.get_text().split("\n")[1] for text in picture._ratio_words]
     for times in drawn:

@@ -18,8 +18,8 @@ from course.explore.ch01.six_requests import Edits, regrouped, six_requests
 from course.explore.ch01.tool_rules import rule_of
 from course.figures.ch01.many_tools import METRICS
 from course.serving import catalog
-from course.serving.conventions import CONVENTIONS, as_reported_by
-from course.serving.metrics import summarize
+from course.serving.requests.conventions import CONVENTIONS, as_reported_by
+from course.serving.requests.metrics import summarize
 from tests.serving.test_conventions import TABLE, WORKED
 from tests.serving.test_conventions import printed as as_in_the_table
 

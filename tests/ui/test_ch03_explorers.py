@@ -20,11 +20,12 @@ from course.explore.ch03.steady import BUDGET, steady_tpot_s
 from course.explore.ch03.token_cost import TOKEN_COST
 from course.paths import DATA
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost, StepFeatures
-from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.metrics import SLO
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
+from course.serving.requests.metrics import SLO
+from course.serving.workload import Workload
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 
 @pytest.fixture
@@ -101,9 +102,9 @@ def test_the_roofline_s_sentence_says_what_is_drawn(opened: Any, preset: str) ->
     r, words = shell.result, shell.sentence
     _, (speed,) = xy(shell._drawing._points[2])
     share = speed / r.peak_flop_per_s
-    said = percent(share) if share >= 0.1 else f"{figures(100 * share, 2)}\u00a0%"
+    said = percent(share) if share >= 0.1 else f"{rounded(100 * share, 2)}\u00a0%"
     assert f"reaches {said} of the peak" in words
-    assert f"ridge at {figures(r.ridge_tokens)} tokens" in words
+    assert f"ridge at {rounded(r.ridge_tokens)} tokens" in words
     assert f"The step takes {seconds(r.step_s)}" in words
     assert said in shell._drawing._words[2].get_text()
 
@@ -188,7 +189,7 @@ def test_the_batching_sentence_says_what_is_drawn(opened: Any, preset: str) -> N
     assert picture._step_words.get_text() == seconds(step_ms / 1e3)
     (all_per_s,), (one_per_s,) = (xy(point)[1] for point in picture._points)
     assert one_per_s == pytest.approx(all_per_s / r.seated)
-    assert f"{figures(one_per_s)}" in words
+    assert f"{rounded(one_per_s)}" in words
     _, tpot_s = steady_tpot_s(
         RooflineStepCost(*SERVERS[shell.parameters.server]), r.seated, *shell.parameters.lengths
     )
@@ -375,8 +376,8 @@ def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
         assert pace_s == pytest.approx(tpot)
         per_s = replicas * gpus_each * r.usd_per_gpu_hour / 3600
         assert dollars == pytest.approx(per_s / (count / tpot) * 1e6)
-    assert f"output tokens cost {figures(r.here_usd)} USD" in shell.sentence
-    assert f"{figures(r.here_usd)}" in picture._mark_words[2].get_text()
+    assert f"output tokens cost {rounded(r.here_usd)} USD" in shell.sentence
+    assert f"{rounded(r.here_usd)}" in picture._mark_words[2].get_text()
 
 
 @presets_of(TOKEN_COST)
@@ -395,7 +396,7 @@ def test_the_cheapest_inside_is_the_last_that_keeps_the_promise(opened: Any, pre
             assert (tpot_s <= p.tpot_promise_ms / 1e3) == kept
     (x,), (y,) = xy(shell._drawing._marks[0])
     assert (x, y) == (r.chosen.inside, pytest.approx(r.chosen.inside_usd))
-    assert figures(y) in shell.sentence
+    assert rounded(y) in shell.sentence
 
 
 @presets_of(TOKEN_COST)
@@ -424,7 +425,7 @@ def test_good_answers_are_those_that_a_second_simulation_calls_good(
     assert float(r.here.good_share[0]) == pytest.approx(share)
     good_usd = cost.usd_per_success(r.usd_per_gpu_hour, share * n / took_s) * 1e3
     assert float(r.here.usd_good[0]) == pytest.approx(good_usd)
-    assert figures(good_usd) in shell.sentence
+    assert rounded(good_usd) in shell.sentence
 
 
 def test_prices_are_rows_of_the_table_with_their_day() -> None:
@@ -469,7 +470,7 @@ def test_one_card_just_holds_the_large_model() -> None:
     kept = [x.inside_usd for x in r.layouts if x.keeps_promise]
     best = next(x for x in r.layouts if x.inside_usd == min(kept))
     assert best.name in ("four of two", "two of four")
-    assert f"inside the promise: {best.name} {figures(best.inside_usd)}" in TOKEN_COST.narrate(r)
+    assert f"inside the promise: {best.name} {rounded(best.inside_usd)}" in TOKEN_COST.narrate(r)
 
 
 def test_a_good_answer_gets_dearer_where_tokens_are_cheapest() -> None:

@@ -16,9 +16,10 @@ from course.explore.ch04 import requests_or_tokens as rt
 from course.figures.ch04.long_prompt import stairs
 from course.figures.ch04.prefill_or_decode import CHUNKS
 from course.serving import catalog
-from course.serving.cost import StepFeatures
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing.linear import StepFeatures
 from course.serving.scenes import long_prompts as scenes
+from course.serving.workload import Workload
 from course.words import percent, seconds
 
 

@@ -20,10 +20,11 @@ from course.explore.ch05.overload import OVERLOAD
 from course.explore.ch05.retry_storm import RETRY_STORM
 from course.explore.ch05.timeline import back_after_s
 from course.figures.ch05.over_time import OverTime
-from course.serving.engine import ServiceRun, Status
+from course.serving.engine import ServiceRun
+from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
 from course.ui.shell import Shell, show
-from course.words import figures, percent
+from course.words import percent, rounded
 
 
 @pytest.fixture
@@ -103,13 +104,13 @@ def test_the_storms_sentence_counts_right(opened: Any, preset: str) -> None:
     attempts = per_second(run.attempts.sent_s.tolist(), 100, 300)
     assert f"Before the burst {before:.2f}".rstrip("0").rstrip(".") + " of 8.5" in words
     assert f"at the same load, {after:.2f}".rstrip("0").rstrip(".") + "." in words
-    said = f"{attempts:.2f}".rstrip("0").rstrip(".") if attempts < 10 else figures(attempts)
+    said = f"{attempts:.2f}".rstrip("0").rstrip(".") if attempts < 10 else rounded(attempts)
     assert f"{said} attempts a second" in words
     assert RETRY_STORM.prediction is not None
     assert RETRY_STORM.prediction.answer(shell.result) == pytest.approx(attempts)
     text = picture_words(shell)
-    assert f"before: {figures(before)} good/s" in text
-    assert f"after: {figures(after)} good/s" in text
+    assert f"before: {rounded(before)} good/s" in text
+    assert f"after: {rounded(after)} good/s" in text
 
 
 def picture_words(shell: Any) -> str:
@@ -158,7 +159,7 @@ def test_attempts_beyond_the_picture_are_named(opened: Any) -> None:
     shell = opened(RETRY_STORM, "Unlimited retries")
     high = shell.result.time.attempts_per_s.max()
     assert high > shell._drawing._rates.get_ylim()[1]
-    assert f"at most {figures(high)}" in picture_words(shell)
+    assert f"at most {rounded(high)}" in picture_words(shell)
 
 
 # --- overload ---------------------------------------------------------------------------------
@@ -195,7 +196,7 @@ def test_the_overload_is_drawn_and_said_as_it_was(opened: Any, preset: str) -> N
             run.attainment(scenes.PROMISE, from_s, to_s), abs=1e-12
         )
     during = r.stretches[1]
-    said = f"{figures(during.good_per_s)} a second ({percent(round(during.attainment, 2))})"
+    said = f"{rounded(during.good_per_s)} a second ({percent(round(during.attainment, 2))})"
     assert said in shell.sentence
     assert f"{percent(round(during.refused, 2))} are refused" in shell.sentence or (
         during.refused < 0.005
@@ -298,10 +299,10 @@ def test_the_price_of_a_good_answer_is_the_cards_price(opened: Any, preset: str)
     score = shell.result.score
     assert score.good_per_s == pytest.approx(number / 120)
     assert score.cost_usd == pytest.approx(1000 * 0.74 / 3600 * 120 / number)
-    assert f"{figures(score.cost_usd, 2)} per 1,000" in shell.sentence
+    assert f"{rounded(score.cost_usd, 2)} per 1,000" in shell.sentence
     beyond = " →" if score.cost_usd > 0.1 else ""  # where the panel ends
     words = picture_words(shell).replace("\u00a0", " ")
-    assert f"{figures(score.cost_usd, 2)}{beyond}  (no gate" in words
+    assert f"{rounded(score.cost_usd, 2)}{beyond}  (no gate" in words
 
 
 def test_what_the_stories_say_holds_for_other_seeds() -> None:

@@ -28,13 +28,13 @@ from course.explore.ch06.servers import (
 from course.explore.ch06.which_knee import H100, MEASURED, RISING, TWO_GPUS, WHICH_KNEE
 from course.paths import DATA
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
 from course.serving.engine import EngineConfig, simulate
-from course.serving.measured_sweeps import catalogue_sweeps
+from course.serving.load.measured import catalogue_sweeps
+from course.serving.pricing.linear import RooflineStepCost
 from course.serving.workload import Workload
 from course.ui.parameters import controls_of
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 
 @pytest.fixture
@@ -165,16 +165,16 @@ def test_the_ramps_sentence_says_what_is_drawn(opened: Any, preset: str) -> None
     picture, words, r = shell._drawing, shell.sentence, shell.result
     assert f"at {shell.parameters.load_per_s:g} requests/s" in words
     tokens = float(r.here.output_tokens_per_s[0])
-    assert f"makes {figures(tokens)} tokens/s" in words
+    assert f"makes {rounded(tokens)} tokens/s" in words
     spoken = [text.get_text() for text in picture._words]
-    assert spoken[0] == f"{figures(tokens)}/s"
+    assert spoken[0] == f"{rounded(tokens)}/s"
     assert f"P99 TTFT is {spoken[1]}" in words
     assert f"P99 TPOT {spoken[2]}" in words
     assert f"{spoken[4]} of the requests keep the SLO" in words
     assert f"the KV cache is {spoken[5]} full" in words
     most = float(xy(picture._curves[0])[1].max())
-    assert f"The most it shows is {figures(most)} tokens/s" in words
-    assert f"holds up to {figures(r.held_per_s)} requests/s" in words
+    assert f"The most it shows is {rounded(most)} tokens/s" in words
+    assert f"holds up to {rounded(r.held_per_s)} requests/s" in words
     assert ("In grey" in words) == (r.beside is not None)
 
 

@@ -23,7 +23,7 @@ from course.explore.ch06.twenty_is_not_25 import (
 from course.paths import DATA
 from course.serving import catalog
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_events_figures_are_those_of_its_own_requests(opened: Any, preset: s
     assert seconds(r.event_p99_s) in shell._drawing._tail_words.get_text()
     assert f"{r.most_waiting:,}" in words or r.most_waiting <= 5
     assert np.all(xy(shell._drawing._held)[1] == r.held_per_s)
-    assert f"it holds {figures(r.held_per_s)} requests/s" in words
+    assert f"it holds {rounded(r.held_per_s)} requests/s" in words
 
 
 def test_an_hour_at_20_holds_and_an_hour_at_25_does_not(opened: Any) -> None:
@@ -132,7 +132,7 @@ def test_the_last_of_the_event_is_seated_long_before_the_queue_is_gone(
     assert waiting <= 5
     before_s = now_s - 1e-6
     assert (run.arrival_s <= before_s).sum() - (run.scheduled_s <= before_s).sum() > 5
-    assert f"got it {figures(r.last_seated_s, 2)} s after" in shell.sentence or r.minutes > 1
+    assert f"got it {rounded(r.last_seated_s, 2)} s after" in shell.sentence or r.minutes > 1
 
 
 def test_what_the_replica_is_said_to_hold_is_the_sweeps_knee(opened: Any) -> None:
@@ -218,9 +218,9 @@ def test_the_fleet_is_drawn_as_it_is_said(opened: Any, preset: str) -> None:
     chosen = picture._chosen.get_path().vertices
     assert chosen[:, 1].max() == pytest.approx(r.ours.usd_per_month / 1e3)
     assert f"that takes {replicas:,} replica" in words
-    assert f"{figures(r.ours.usd_per_month)} USD a month" in words
+    assert f"{rounded(r.ours.usd_per_month)} USD a month" in words
     for choice in r.choices:
-        said = choice.why_not or figures(choice.usd_per_month)
+        said = choice.why_not or rounded(choice.usd_per_month)
         assert f"{choice.gpus_per_replica}: {said}" in words
     used = r.busiest_per_s / (replicas * r.holds_per_s)
     assert f"busiest hour uses {percent(round(used, 2))}" in words

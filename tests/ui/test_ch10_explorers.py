@@ -26,10 +26,10 @@ from course.measure import (
     recorded_runs,
     save_record,
 )
-from course.serving.catalog import model
-from course.serving.cost import RooflineStepCost, StepFeatures
+from course.serving.catalog.entries import model
+from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 from tests.measure.samples import RECORD, dense_point, point
 
 ALL = (MEASURED_ROOFLINE, PREDICT_MEASURE, FIT_CARRIED)
@@ -350,7 +350,7 @@ def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
         assert r.card.here_s >= card.weight_read_s
     assert seconds(r.yours.here_s) in shell.sentence
     assert seconds(r.card.here_s) in shell.sentence
-    assert f"{figures(r.times, 2)} times the" in shell.sentence
+    assert f"{rounded(r.times, 2)} times the" in shell.sentence
     reached = (card.constants.mbu * card.gpu.bandwidth_bytes_per_s) if not p.ideal else 3.35e12
     computed = card.constants.mfu_bf16 * card.gpu.peak_bf16_flop_per_s if not p.ideal else 989e12
     assert r.card.weight_bytes_per_s == pytest.approx(reached)
@@ -368,7 +368,7 @@ def test_a_step_is_also_said_with_the_factor_of_whole_steps(opened: Any, desk: P
     """A sum of kernels alone would be an advertisement; a run without whole steps has no factor."""
     shell = opened(FIT_CARRIED)
     factor = shell.result.whole_over_parts
-    assert f"took {figures(factor, 2)} times their sum" in shell.sentence
+    assert f"took {rounded(factor, 2)} times their sum" in shell.sentence
     assert seconds(factor * shell.result.yours.here_s) in shell.sentence
     own_run(desk, points=tuple(p for p in RECORD.points if p.bench != "model_decode"))
     bare = opened(FIT_CARRIED)

@@ -9,7 +9,8 @@ from course import explore
 from course.explore.ch02 import engine_beside as module
 from course.explore.ch02.engine_beside import ENGINE_BESIDE
 from course.serving import queueing
-from course.serving.engine import Workload, simulate
+from course.serving.engine import simulate
+from course.serving.workload import Workload
 
 
 def service_times_s(seed: int = 1) -> np.ndarray:

@@ -9,11 +9,12 @@ import numpy as np
 
 from course.figures.ch00.one_request import OneRequest, OneRequestPicture
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, choice, count
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +78,7 @@ def _one_request_words(r: OneRequest) -> str:
     )
     cache = (
         f" At the end the KV cache holds {r.kv_tokens[-1]:,} tokens, "
-        f"{figures(r.kv_tokens[-1] * r.kv_bytes_per_token / 1e6)} MB."
+        f"{rounded(r.kv_tokens[-1] * r.kv_bytes_per_token / 1e6)} MB."
     )
     if r.output_tokens == 1:
         return f"{first} An answer of one token needs no decode step and has no TPOT.{cache}"

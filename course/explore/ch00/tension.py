@@ -10,11 +10,12 @@ import numpy as np
 
 from course.figures.ch00.tension import LoadCurve, Tension, TensionPicture
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Workload, simulate_closed
+from course.serving.engine import EngineConfig, simulate_closed
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, choice, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,9 +153,9 @@ def _tension_words(r: Tension) -> str:
     share = r.good_per_s / r.finished_per_s
     here = (
         f"With {r.users} {'user' if r.users == 1 else 'users'} the server makes "
-        f"{figures(r.tokens_per_s)} tokens/s; 95\u00a0% of the requests get their first token "
+        f"{rounded(r.tokens_per_s)} tokens/s; 95\u00a0% of the requests get their first token "
         f"within {seconds(r.ttft_p95_s)}, and 95\u00a0% at most {seconds(r.tpot_p95_s)} a token "
-        f"after it. Of {figures(r.finished_per_s)} requests/s {figures(r.good_per_s)} "
+        f"after it. Of {rounded(r.finished_per_s)} requests/s {rounded(r.good_per_s)} "
         f"({100 * share:.0f}\u00a0%) keep both promises: first token within "
         f"{seconds(r.ttft_promise_s)}, then at most {seconds(r.tpot_promise_s)} a token."
     )

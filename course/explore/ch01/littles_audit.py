@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from course.figures.ch01.littles_audit import LittlesAudit, LittlesAuditPicture
 from course.ui import Explorer, Prediction, Preset, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,8 +87,8 @@ def _littles_audit_words(r: LittlesAudit) -> str:
 def _rate_words(r: LittlesAudit) -> str:
     users = "the one user" if r.users == 1 else f"each of the {r.users} users"
     return (
-        f"{figures(r.output_tokens_per_s)} tokens/s in answers of {r.mean_output_tokens:,} are "
-        f"{figures(r.requests_per_s)} requests/s, so {users} gets an answer every "
+        f"{rounded(r.output_tokens_per_s)} tokens/s in answers of {r.mean_output_tokens:,} are "
+        f"{rounded(r.requests_per_s)} requests/s, so {users} gets an answer every "
         f"{seconds(r.time_in_system_s)}."
     )
 
@@ -120,16 +120,16 @@ def _pace_words(r: LittlesAudit) -> str:
     if not r.pace_fits:
         return f"{pace}, more than {printed}: not all of them were making tokens."
     if ratio >= 2:
-        return f"{pace}; {printed} is {figures(ratio, 2)} times that, and bounds no mean."
+        return f"{pace}; {printed} is {rounded(ratio, 2)} times that, and bounds no mean."
     return f"{pace}, beside {printed}."
 
 
 def _lone_words(r: LittlesAudit, lone_s: float) -> str:
     longer = r.needed_tpot_s / lone_s
     return (
-        f"A request alone makes {figures(1 / lone_s)} tokens/s, {r.running} together make "
-        f"{figures(r.output_tokens_per_s)}: {figures(r.output_tokens_per_s * lone_s)} times as "
-        f"much, in steps {figures(longer)} times as long. The weights are read once a step, "
+        f"A request alone makes {rounded(1 / lone_s)} tokens/s, {r.running} together make "
+        f"{rounded(r.output_tokens_per_s)}: {rounded(r.output_tokens_per_s * lone_s)} times as "
+        f"much, in steps {rounded(longer)} times as long. The weights are read once a step, "
         "for one as for all, and explain nothing of the difference."
     )
 
@@ -137,17 +137,17 @@ def _lone_words(r: LittlesAudit, lone_s: float) -> str:
 def _floor_words(r: LittlesAudit) -> str:
     seats = "one seat makes" if r.running == 1 else f"{r.running} seats make"
     return (
-        f"Reading {figures(r.weights_bytes / 1e9)} GB of weights takes "
+        f"Reading {rounded(r.weights_bytes / 1e9)} GB of weights takes "
         f"{seconds(r.step_floor_s)} a step, so {seats} at most "
-        f"{figures(r.most_tokens_per_s)} tokens/s"
-        + ("." if r.rate_fits else f", not {figures(r.output_tokens_per_s)}.")
+        f"{rounded(r.most_tokens_per_s)} tokens/s"
+        + ("." if r.rate_fits else f", not {rounded(r.output_tokens_per_s)}.")
     )
 
 
 def _littles_audit_question(r: LittlesAudit) -> str:
     report = (
         f"{r.users} users in a closed loop, {r.seats} seats, "
-        f"{figures(r.output_tokens_per_s)} output tokens/s in answers of {r.mean_output_tokens:,}."
+        f"{rounded(r.output_tokens_per_s)} output tokens/s in answers of {r.mean_output_tokens:,}."
     )
     if r.waiting:
         return f"{report} How long does a request wait for its seat, on average?"

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 from course.explore.ch01.six_requests import Edits, six_requests
 from course.explore.ch01.tool_rules import rule_of
 from course.figures.ch01.many_tools import METRICS, ManyTools, ManyToolsPicture, ToolRow
-from course.serving.conventions import CONVENTIONS, Reported, as_reported_by
-from course.serving.metrics import SLO, summarize
-from course.serving.timelines import RequestTimeline
+from course.serving.requests import (
+    CONVENTIONS,
+    SLO,
+    Reported,
+    RequestTimeline,
+    as_reported_by,
+    summarize,
+)
 from course.ui import Explorer, Prediction, Preset, choice, slider, toggle
 from course.ui.shell import Shell, show
-from course.words import figures
+from course.words import rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +135,7 @@ def _tools_words(r: ManyTools) -> str:
     head = f"Same timestamps, {printing} {'tool' if printing == 1 else 'tools'}"
     if r.different == 1:
         return f"{head}, one {name}: {_with_unit(r, smallest)}.{silent}"
-    apart = "" if r.factor is None else f", {figures(r.factor)} times as much"
+    apart = "" if r.factor is None else f", {rounded(r.factor)} times as much"
     return (
         f"{head}, {r.different} different answers for the {name}: from {_with_unit(r, smallest)} "
         f"({smallest.tool}) to {_with_unit(r, largest)} ({largest.tool}){apart}. "

@@ -18,11 +18,11 @@ from course.figures.ch01.one_life import (
     OneLifePicture,
     times_as_at_rest,
 )
-from course.serving import metrics
-from course.serving.cost import RooflineStepCost, StepFeatures
+from course.serving.pricing import RooflineStepCost, StepFeatures
+from course.serving.requests import metrics
 from course.ui import Explorer, Prediction, Preset, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +156,7 @@ def _one_life_words(r: OneLife) -> str:
 
 def _pace_words(r: OneLife) -> str:
     more = r.output_tokens - 1
-    pace = f"{figures(1 / r.here.tpot_s)} tokens/s"
+    pace = f"{rounded(1 / r.here.tpot_s)} tokens/s"
     if r.here.tpot_s <= FLUENT_S * (1 + 1e-9):
         pace += ", which reads fluently"
     elif r.here.tpot_s >= DRAGS_S * (1 - 1e-9):

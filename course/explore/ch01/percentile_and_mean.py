@@ -16,7 +16,7 @@ from course.figures.ch01.percentile_and_mean import (
     PercentileAndMean,
     PercentileAndMeanPicture,
 )
-from course.serving import metrics
+from course.serving.requests import metrics
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops, toggle
 from course.ui.shell import Shell, show
 from course.words import percent, seconds

@@ -11,7 +11,7 @@ from course.figures.requests_view import requests_chart, viewed
 from course.serving.results import BenchmarkResult, load_result
 
 if TYPE_CHECKING:
-    from course.serving.engine.run import Run
+    from course.serving.engine import Run
 
 
 def requests_view(

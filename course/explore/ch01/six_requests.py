@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from course.serving.timelines import RequestTimeline
+from course.serving.requests import RequestTimeline
 
 NAMES: Final = "ABCDEF"
 

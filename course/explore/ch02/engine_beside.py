@@ -10,12 +10,12 @@ import numpy as np
 
 from course.figures.ch02.engine_beside import EngineBeside, EngineBesidePicture
 from course.serving import queueing
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,8 +110,8 @@ def _engine_beside_words(r: EngineBeside) -> str:
     seats = "one request at a time" if r.seats == 1 else f"up to {r.seats} requests at once"
     rate = r.here_load * r.capacity_per_s
     head = (
-        f"Serving {seats}, this server can finish {figures(r.capacity_per_s)} requests/s; at "
-        f"{figures(rate)}/s ({percent(r.here_load)})"
+        f"Serving {seats}, this server can finish {rounded(r.capacity_per_s)} requests/s; at "
+        f"{rounded(rate)}/s ({percent(r.here_load)})"
     )
     if not r.stable:
         return (

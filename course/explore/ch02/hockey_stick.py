@@ -14,7 +14,7 @@ from course.figures.ch02.hockey_stick import HockeyStick, HockeyStickPicture, Si
 from course.serving import queueing
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +154,7 @@ def _promise_words(r: HockeyStick) -> str:
         )
     return (
         f" A {name} below {seconds(r.target_s)} can be promised up to λ = "
-        f"{figures(r.usable_rate_per_s)}/s, {percent(r.usable_rate_per_s / r.service_rate_per_s)} "
+        f"{rounded(r.usable_rate_per_s)}/s, {percent(r.usable_rate_per_s / r.service_rate_per_s)} "
         "of what the server can do."
     )
 

@@ -12,7 +12,7 @@ from course.figures.ch02.loops import Loops, LoopsPicture, Stall
 from course.serving import queueing
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,7 +138,7 @@ def _words(r: Loops) -> str:
     if not r.think_s:
         think = f"never pause{'' if many else 's'}"
     words = (
-        f"{r.users} {users} who {think} {get} {figures(r.throughput_per_s)} answers/s from a "
+        f"{r.users} {users} who {think} {get} {rounded(r.throughput_per_s)} answers/s from a "
         f"server that can do {r.service_rate_per_s:.1f} ({percent(r.utilization)}), after "
         f"{seconds(r.response_s)} on average"
     )

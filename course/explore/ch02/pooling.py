@@ -11,10 +11,10 @@ import numpy as np
 from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.pooling import Pooling, PoolingPicture, SimulatedSystem, System
 from course.serving import queueing
-from course.serving.bounded_pool import mmck
+from course.serving.queueing import mmck
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,7 +220,7 @@ def _simulated_words(r: Pooling) -> str:
     words = f" Simulated with {r.customers:,} requests: {said}"
     needed = max((point.needed_customers for point in points if not point.band_s), default=0)
     if needed:
-        return f"{words}, too short a run for honest bands ({figures(needed, 2)} would do)."
+        return f"{words}, too short a run for honest bands ({rounded(needed, 2)} would do)."
     bands = {name: (system.value_s, point.band_s) for name, system, point in _simulated_systems(r)}
     missed = [
         name for name, (value, band) in bands.items() if band and not band[0] <= value <= band[1]

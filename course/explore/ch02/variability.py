@@ -10,10 +10,11 @@ import numpy as np
 
 from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.variability import SimulatedWait, Variability, VariabilityPicture
-from course.serving import queueing, varied_times
+from course.serving import queueing
+from course.serving.queueing import varied_times
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +171,7 @@ def _words(r: Variability) -> str:
         f"average request waits {seconds(r.formula_s)} by {r.formula}, {kind}"
     )
     if r.formula_s > 0 and abs(r.formula_s / r.memoryless_s - 1) > 0.005:
-        words += f" ({figures(r.formula_s / r.memoryless_s, 2)} times M/M/1)"
+        words += f" ({rounded(r.formula_s / r.memoryless_s, 2)} times M/M/1)"
     return f"{words}.{_simulation_words(r)}"
 
 
@@ -184,7 +185,7 @@ def _simulation_words(r: Variability) -> str:
             return f"{words}: too few of them waited at all for an honest band."
         return (
             f"{words}, too short a run for an honest band: that takes about "
-            f"{figures(here.needed_customers, 2)}."
+            f"{rounded(here.needed_customers, 2)}."
         )
     low, high = here.band_s
     band = f"{words} (95\u00a0% band {seconds(low)} to {seconds(high)})"

@@ -14,10 +14,10 @@ import numpy as np
 from course.explore.ch03.steady import decode_step, mean_context, room, steady_tpot_s
 from course.figures.ch03.batching import Batching, BatchingPicture, Curves, Measured
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
+from course.serving.pricing import RooflineStepCost
 from course.ui import Explorer, Prediction, Preset, choice, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,11 +149,11 @@ def _words(r: Batching) -> str:
         f"step takes {seconds(r.step_s)}"
     )
     if r.seated == 1:
-        return f"{head}, and its reader gets {figures(mine)} tokens/s. {_share_words(r)}"
+        return f"{head}, and its reader gets {rounded(mine)} tokens/s. {_share_words(r)}"
     return (
-        f"{head}, {figures(times)} times that of one alone. All together get "
-        f"{figures(r.tokens_per_s)} tokens/s, {figures(faster)} times as much, prompts included; "
-        f"each single one {figures(mine)} instead of {figures(alone)}. {_share_words(r)}"
+        f"{head}, {rounded(times)} times that of one alone. All together get "
+        f"{rounded(r.tokens_per_s)} tokens/s, {rounded(faster)} times as much, prompts included; "
+        f"each single one {rounded(mine)} instead of {rounded(alone)}. {_share_words(r)}"
     )
 
 
@@ -196,7 +196,7 @@ def _measured_words(r: Batching) -> str:
     )
     return (
         f" Measured with {users:,} user{'' if users == 1 else 's'}: {seconds(token_s)} "
-        f"{kind}, {figures(all_per_s)} tokens/s of all.{more}"
+        f"{kind}, {rounded(all_per_s)} tokens/s of all.{more}"
     )
 
 

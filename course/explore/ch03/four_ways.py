@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from course.figures.ch03.four_ways import FourWays, FourWaysPicture, WayRun, step_number
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Run, Workload, modes, simulate
+from course.serving.engine import EngineConfig, Run, modes, simulate
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, choice, count, play, slider, stops
 from course.ui.shell import Shell, show
 from course.words import percent, seconds

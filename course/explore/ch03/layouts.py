@@ -15,7 +15,7 @@ from course.explore.ch03.steady import room, steady_tpot_s
 from course.figures.ch03.token_cost import LayoutCost
 from course.serving import catalog
 from course.serving.catalog import Price
-from course.serving.cost import DoesNotFitError, RooflineStepCost
+from course.serving.pricing import DoesNotFitError, RooflineStepCost
 
 LAYOUTS: Final = {
     "one card": (1, 1), "eight of one": (8, 1), "four of two": (4, 2), "two of four": (2, 4),

@@ -13,10 +13,10 @@ import numpy as np
 from course.explore.ch03.steady import decode_step, room, smallest_fit, with_prompt
 from course.figures.ch03.roofline import RULES, Roofline, RooflinePicture, Work, percent_words
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost, StepFeatures
+from course.serving.pricing import RooflineStepCost, StepFeatures
 from course.ui import Explorer, Prediction, Preset, choice, stops
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,8 +135,8 @@ def _words(r: Roofline) -> str:
     head = (
         f"{r.model} in {r.precision} on {cards}{lacks}: with {r.batch:,} decoding "
         f"token{'' if one else 's'}{prompt} in the step the matrices do "
-        f"{figures(r.matrices.flop_per_byte)} operations a byte, attention to the KV cache "
-        f"{figures(r.cache.flop_per_byte, 2)} whatever the batch. The step takes "
+        f"{rounded(r.matrices.flop_per_byte)} operations a byte, attention to the KV cache "
+        f"{rounded(r.cache.flop_per_byte, 2)} whatever the batch. The step takes "
         f"{seconds(r.step_s)} and reaches {percent_words(r.share_of_peak)} of the peak."
     )
     return f"{head} {_ridge_words(r)} {_room_words(r)}"
@@ -144,8 +144,8 @@ def _words(r: Roofline) -> str:
 
 def _ridge_words(r: Roofline) -> str:
     ridge = (
-        f"The matrices meet their ridge at {figures(r.ridge_tokens)} tokens a step "
-        f"({figures(r.reached_ridge_tokens)} at what kernels reach), whatever the context"
+        f"The matrices meet their ridge at {rounded(r.ridge_tokens)} tokens a step "
+        f"({rounded(r.reached_ridge_tokens)} at what kernels reach), whatever the context"
     )
     if r.ceiling_flop_per_byte < r.ridge_flop_per_byte:
         whole = "The whole decode step, caches and all, never does"
@@ -154,8 +154,8 @@ def _ridge_words(r: Roofline) -> str:
         return (
             f"{ridge}. {whole} with "
             f"{r.context_tokens:,} tokens of context: no batch brings it past "
-            f"{figures(r.ceiling_flop_per_byte)} operations a byte, and the ridge is at "
-            f"{figures(r.ridge_flop_per_byte)}."
+            f"{rounded(r.ceiling_flop_per_byte)} operations a byte, and the ridge is at "
+            f"{rounded(r.ridge_flop_per_byte)}."
         )
     return f"{ridge}."
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from course.serving.cost import DoesNotFitError, RooflineStepCost, StepFeatures
+from course.serving.pricing import DoesNotFitError, RooflineStepCost, StepFeatures
 
 BUDGET = 8192
 """Tokens of a step (max_num_batched_tokens) that notebook 03 gives its servers."""

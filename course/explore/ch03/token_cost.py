@@ -22,11 +22,12 @@ from course.explore.ch03.layouts import (
 from course.explore.ch03.steady import BUDGET, steady_tpot_s
 from course.figures.ch03.token_cost import LayoutCost, LoadCost, TokenCost, TokenCostPicture
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Workload, simulate
+from course.serving.engine import EngineConfig, simulate
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, choice, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,14 +200,14 @@ def _words(r: TokenCost) -> str:
         limited = f" (one for each replica, instead of {r.wanted_sequences:,})"
     batch = (
         f"{head}: with {r.here_sequences:,} sequence{'' if r.here_sequences == 1 else 's'} in "
-        f"flight{limited} a million output tokens cost {figures(r.here_usd)} USD, at a TPOT of "
+        f"flight{limited} a million output tokens cost {rounded(r.here_usd)} USD, at a TPOT of "
         f"{seconds(r.here_tpot_s)}. {_promise_words(r, chosen)}"
     )
     return f"{batch}{_layout_words(r)} {_load_words(r)}"
 
 
 def _promise_words(r: TokenCost, chosen: LayoutCost) -> str:
-    cheapest = f"{figures(chosen.cheapest_usd)} USD with {chosen.most:,}"
+    cheapest = f"{rounded(chosen.cheapest_usd)} USD with {chosen.most:,}"
     if not r.tpot_promise_s:
         return f"Nothing is promised: the cheapest batch is the largest that fits, {cheapest}."
     promise = seconds(r.tpot_promise_s)
@@ -216,7 +217,7 @@ def _promise_words(r: TokenCost, chosen: LayoutCost) -> str:
         return f"Even the largest batch that fits keeps {promise}: {cheapest}."
     return (
         f"The cheapest batch that keeps {promise} has {chosen.inside:,} and costs "
-        f"{figures(chosen.inside_usd)}; the largest that fits {cheapest}."
+        f"{rounded(chosen.inside_usd)}; the largest that fits {cheapest}."
     )
 
 
@@ -229,7 +230,7 @@ def _layout_words(r: TokenCost) -> str:
     )
     if not kept:
         return " No other layout keeps it."
-    listed = ", ".join(f"{layout.name} {figures(layout.inside_usd)}" for layout in kept)
+    listed = ", ".join(f"{layout.name} {rounded(layout.inside_usd)}" for layout in kept)
     within = "inside the promise" if r.tpot_promise_s else "at best"
     missing = [name for name in LAYOUTS if name not in {x.name for x in (*kept,)}]
     missing = [name for name in missing if name != "one card"]
@@ -243,7 +244,7 @@ def _load_words(r: TokenCost) -> str:
     share, usd = float(here.good_share[0]), float(here.usd_good[0])
     head = (
         f"At {percent(float(here.load[0]))} of its capacity "
-        f"({figures(float(here.offered_per_s[0]))} requests/s) "
+        f"({rounded(float(here.offered_per_s[0]))} requests/s) "
     )
     promises = " and ".join(
         f"{name} {seconds(promise)}"
@@ -253,13 +254,13 @@ def _load_words(r: TokenCost) -> str:
     if not share:
         return f"{head}no answer keeps {promises}, and no price buys a good one."
     if not promises:
-        return f"{head}a thousand answers cost {figures(usd)} USD."
+        return f"{head}a thousand answers cost {rounded(usd)} USD."
     if share == 1:
-        return f"{head}every answer keeps {promises}, and a thousand cost {figures(usd)} USD."
+        return f"{head}every answer keeps {promises}, and a thousand cost {rounded(usd)} USD."
     return (
         f"{head}{percent(round(share, 3))} of the first {here.requests:,} answers keep "
-        f"{promises}, and a thousand of those cost {figures(usd)} USD instead of "
-        f"{figures(float(here.usd_all[0]))}."
+        f"{promises}, and a thousand of those cost {rounded(usd)} USD instead of "
+        f"{rounded(float(here.usd_all[0]))}."
     )
 
 

@@ -12,13 +12,12 @@ import numpy as np
 from course.explore.ch03.steady import steady_tpot_s
 from course.figures.ch04.kv_memory import KvMemory, KvMemoryPicture, Loads
 from course.serving import catalog
-from course.serving.cost import DoesNotFitError, RooflineStepCost
 from course.serving.engine import EngineConfig, Run, simulate
-from course.serving.roofline import RESERVE_BYTES
+from course.serving.pricing import RESERVE_BYTES, DoesNotFitError, RooflineStepCost
 from course.serving.workload import Fixed, Lognormal, Poisson, Workload, draw
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -307,8 +306,8 @@ def _load_words(r: KvMemory) -> str:
     here, safe = r.here, r.here_safe
     hits = f", {percent(r.hit_share)} of each prompt cached" if r.hit_share else ""
     words = (
-        f"At {percent(r.load)} load ({figures(r.rate_per_s)} requests/s{hits}) and {r.seats} seats "
-        f"there are {figures(float(here.preemptions[0]), 2)} preemptions a request and "
+        f"At {percent(r.load)} load ({rounded(r.rate_per_s)} requests/s{hits}) and {r.seats} seats "
+        f"there are {rounded(float(here.preemptions[0]), 2)} preemptions a request and "
         f"{percent(round(float(here.recomputed[0]), 3))} of the tokens are computed again; P99 "
         f"TTFT {seconds(float(here.ttft_p99_s[0]))}, P99 TPOT "
         f"{seconds(float(here.tpot_p99_s[0]))}, longest gap {seconds(float(here.longest_gap_s[0]))}"
@@ -324,7 +323,7 @@ def _load_words(r: KvMemory) -> str:
 
 
 def _gb(value: float) -> str:
-    return f"{figures(1e-9 * value)} GB"
+    return f"{rounded(1e-9 * value)} GB"
 
 
 def _kib(r: KvMemory) -> str:

@@ -19,7 +19,7 @@ from course.serving.scenes.long_prompts import (
 )
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,7 +190,7 @@ def _change(ratio: float) -> str:
     if abs(ratio - 1) < 0.005:
         return "as it was"
     if ratio >= 2:
-        return f"{figures(ratio, 2)} times as long"
+        return f"{rounded(ratio, 2)} times as long"
     return f"{percent(round(abs(ratio - 1), 2))} {'longer' if ratio > 1 else 'shorter'}"
 
 

@@ -15,13 +15,12 @@ from course.figures.ch04.prefill_or_decode import (
     PrefillOrDecodePicture,
     Way,
 )
-from course.serving.engine import EngineConfig, Run, Workload, simulate
-from course.serving.engine.pools import PoolsRun, simulate_pools
+from course.serving.engine import EngineConfig, PoolsRun, Run, simulate, simulate_pools
 from course.serving.scenes.long_prompts import server, step_gap_quantile
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,9 +205,9 @@ def _words(r: PrefillOrDecode) -> str:
         else f"P99 TTFT is shortest with {names[soonest]}, the P99 gap with {names[calmest]}"
     )
     return (
-        f"{r.rate_per_s:g} requests a second on two H100s, {figures(r.mean_prompt_tokens)} tokens "
-        f"in, {figures(r.mean_output_tokens)} out. {_sentence(parts)}. So {both}. Between the "
-        f"pools a prompt's {figures(r.travel_bytes / 1e6)} MB of KV travel "
+        f"{r.rate_per_s:g} requests a second on two H100s, {rounded(r.mean_prompt_tokens)} tokens "
+        f"in, {rounded(r.mean_output_tokens)} out. {_sentence(parts)}. So {both}. Between the "
+        f"pools a prompt's {rounded(r.travel_bytes / 1e6)} MB of KV travel "
         f"{seconds(r.travel_s)} on average, and one in a hundred waits over "
         f"{seconds(r.second_p99_s)} for the second token."
     )
@@ -217,8 +216,8 @@ def _words(r: PrefillOrDecode) -> str:
 def _question(r: PrefillOrDecode) -> str:
     first, chunked, _ = r.here
     head = (
-        f"{r.rate_per_s:g} requests a second on two H100s, {figures(r.mean_prompt_tokens)} tokens "
-        f"in, {figures(r.mean_output_tokens)} out."
+        f"{r.rate_per_s:g} requests a second on two H100s, {rounded(r.mean_prompt_tokens)} tokens "
+        f"in, {rounded(r.mean_output_tokens)} out."
     )
     if r.asked == 0:
         return (
@@ -232,7 +231,7 @@ def _question(r: PrefillOrDecode) -> str:
         )
     return (
         f"{head} One card prefills, the other decodes, and the KV cache travels at "
-        f"{figures(r.link_bytes_per_s / 1e9)} GB/s. Within what time do 99 of 100 have their "
+        f"{rounded(r.link_bytes_per_s / 1e9)} GB/s. Within what time do 99 of 100 have their "
         "second token after the first?"
     )
 

@@ -13,9 +13,7 @@ from course.figures.ch04.requests_or_tokens import (
     RequestsOrTokens,
     RequestsOrTokensPicture,
 )
-from course.serving.engine import Admission, EngineConfig, Workload
-from course.serving.engine.service import simulate_service
-from course.serving.engine.service_run import ServiceRun
+from course.serving.engine import Admission, EngineConfig, ServiceRun, simulate_service
 from course.serving.scenes.long_prompts import (
     BUDGET,
     CHAT_ANSWER,
@@ -24,10 +22,10 @@ from course.serving.scenes.long_prompts import (
     server,
     step_gap_quantile,
 )
-from course.serving.workload import Fixed, Poisson, RequestClass, mixture
+from course.serving.workload import Fixed, Poisson, RequestClass, Workload, mixture
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +200,7 @@ def _requests_or_tokens(p: RequestsOrTokensParameters) -> RequestsOrTokens:
 def _server_words(one: Limited) -> str:
     words = (
         f"the longest step takes {seconds(one.longest_step_s)}, the chats' P99 TTFT is "
-        f"{seconds(one.chat_ttft_p99_s)}, {figures(one.finished_per_s)} answers a second are ready"
+        f"{seconds(one.chat_ttft_p99_s)}, {rounded(one.finished_per_s)} answers a second are ready"
     )
     if one.preemptions:
         words += f", {one.preemptions:,} preemptions"
@@ -228,7 +226,7 @@ def _question(r: RequestsOrTokens) -> str:
     if r.asks_for_rate:
         return (
             f"{r.rate_per_s:g} requests a second, {percent(r.document_share)} of them documents. A "
-            f"limit on tokens lets {figures(r.budgeted.finished_per_s)} answers a second through. "
+            f"limit on tokens lets {rounded(r.budgeted.finished_per_s)} answers a second through. "
             f"How many does a limit of {r.seats} requests?"
         )
     if not r.documents:
@@ -248,7 +246,7 @@ def _question(r: RequestsOrTokens) -> str:
 
 @lru_cache(maxsize=1)
 def _decode_step_s() -> float:
-    from course.serving.cost import StepFeatures
+    from course.serving.pricing import StepFeatures
 
     return server().step_seconds(StepFeatures(0, 0, 20, 20 * 400))
 

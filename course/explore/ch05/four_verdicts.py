@@ -17,14 +17,13 @@ from course.figures.ch05.four_verdicts import (
     TenantFate,
 )
 from course.serving import catalog
-from course.serving.engine import Admission, Patience, Verdict, Workload
-from course.serving.engine.service import simulate_service
-from course.serving.engine.service_run import ServiceRun
-from course.serving.metrics import cost_per_success_usd
+from course.serving.engine import Admission, Patience, ServiceRun, Verdict, simulate_service
+from course.serving.requests import cost_per_success_usd
 from course.serving.scenes import burst as scenes
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent
+from course.words import percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,24 +259,24 @@ def _rules(p: FourVerdictsParameters) -> tuple[str, ...]:
 def _words(r: FourVerdicts) -> str:
     gate = " and ".join([", ".join(r.rules[:-1]), r.rules[-1]] if r.rules[1:] else r.rules)
     met = ", ".join(f"{t.name} {percent(round(t.in_time, 2))}" for t in r.tenants)
-    asked = figures(sum(tenant.offered_per_s for tenant in r.tenants))
+    asked = rounded(sum(tenant.offered_per_s for tenant in r.tenants))
     promise = f"answered within {r.patience_s:g} s"
     head = f"{asked} requests/s come. With {gate or 'no gate'}, {promise}: {met}"
     own, opened = r.score, r.open_score
-    sums = f"{figures(own.good_per_s)} good answers a second at {_price(own)}"
+    sums = f"{rounded(own.good_per_s)} good answers a second at {_price(own)}"
     if not r.rules:
         return f"{head}. That is {sums}; fairness {own.fairness:.2f}."
     before = ", ".join(percent(round(t.in_time, 2)) for t in r.open_tenants)
     return (
         f"{head} (with no gate {before}). That is {sums} instead of "
-        f"{figures(opened.good_per_s)} at {_price(opened)}; fairness {own.fairness:.2f} instead of "
+        f"{rounded(opened.good_per_s)} at {_price(opened)}; fairness {own.fairness:.2f} instead of "
         f"{opened.fairness:.2f}, {own.preemptions:,} preemptions instead of "
         f"{opened.preemptions:,}."
     )
 
 
 def _price(score: Score) -> str:
-    return "no price" if score.cost_usd is None else f"${figures(score.cost_usd, 2)} per 1,000"
+    return "no price" if score.cost_usd is None else f"${rounded(score.cost_usd, 2)} per 1,000"
 
 
 def _asked_about(r: FourVerdicts) -> int:
@@ -287,7 +286,7 @@ def _asked_about(r: FourVerdicts) -> int:
 
 def _question(r: FourVerdicts) -> str:
     place = _asked_about(r)
-    rates = ", ".join(f"{t.name} {figures(t.offered_per_s)}" for t in r.tenants)
+    rates = ", ".join(f"{t.name} {rounded(t.offered_per_s)}" for t in r.tenants)
     if not r.rules:
         return (
             f"Requests a second: {rates}. Nobody guards the door. What share of "

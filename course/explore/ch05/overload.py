@@ -15,14 +15,12 @@ from course.figures.ch05.overload import (
     OverloadPicture,
     Stretch,
 )
-from course.serving.engine import Admission, Patience
-from course.serving.engine.service import simulate_service
-from course.serving.engine.service_run import ServiceRun
+from course.serving.engine import Admission, Patience, ServiceRun, simulate_service
+from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
-from course.serving.timelines import Status
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
 from course.ui.shell import Shell, show
-from course.words import figures, percent
+from course.words import percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +170,7 @@ def _words(r: Overload) -> str:
     before, during, after = r.stretches
     load = _load_words(r)
     fate = _fates(during)
-    good = f"{figures(during.good_per_s)} a second ({percent(round(during.attainment, 2))})"
+    good = f"{rounded(during.good_per_s)} a second ({percent(round(during.attainment, 2))})"
     around = (
         ""
         if r.calm
@@ -187,7 +185,7 @@ def _words(r: Overload) -> str:
             f"{around}"
         )
     opened = r.open_stretches[1]
-    against = f"{figures(opened.good_per_s)} ({percent(round(opened.attainment, 2))})"
+    against = f"{rounded(opened.good_per_s)} ({percent(round(opened.attainment, 2))})"
     return (
         f"{load}. {_gate_words(r)}, {good} are answered within {r.patience_s:g} s{fate}; with "
         f"everything accepted it would be {against}.{around}"
@@ -197,8 +195,8 @@ def _words(r: Overload) -> str:
 def _load_words(r: Overload) -> str:
     when = "No burst: " if r.calm else "In the burst "
     return (
-        f"{when}{figures(r.burst_per_s)} requests a second come to a server that can do "
-        f"{figures(r.capacity_per_s)}"
+        f"{when}{rounded(r.burst_per_s)} requests a second come to a server that can do "
+        f"{rounded(r.capacity_per_s)}"
     )
 
 

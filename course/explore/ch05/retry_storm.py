@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from course.explore.ch05.timeline import END_S, back_after_s, burst_until_end, over_time
 from course.figures.ch05.retry_storm import RetryStorm, RetryStormPicture
-from course.serving.engine import Admission, Retry
-from course.serving.engine.service_run import ServiceRun
+from course.serving.engine import Admission, Retry, ServiceRun
+from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
-from course.serving.timelines import Status
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
 from course.ui.shell import Shell, show
-from course.words import figures, percent
+from course.words import percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +169,7 @@ def _clients(r: RetryStorm) -> str:
 
 def _rate(value: float) -> str:
     """A rate with two decimals at most, so that a few good answers are not called none."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if value < 10 else figures(value)
+    return f"{value:.2f}".rstrip("0").rstrip(".") if value < 10 else rounded(value)
 
 
 def _verdict(r: RetryStorm) -> str:
@@ -191,7 +190,7 @@ def _question(r: RetryStorm) -> str:
     again = "does not send again" if r.attempts == 1 else f"sends again, {limit} in all"
     return (
         f"{_rate(r.rate_per_s)} new requests a second come before and after the burst, for a "
-        f"server that can do {figures(r.capacity_per_s)}. A client that is refused or has waited "
+        f"server that can do {rounded(r.capacity_per_s)}. A client that is refused or has waited "
         f"{r.patience_s:g} s {again}. How many attempts a second arrive in the "
         f"{r.after_s:.0f} s after the burst?"
     )

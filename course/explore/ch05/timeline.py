@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from course.figures.ch05.over_time import FloatArray, OverTime
-from course.serving.engine.service_run import ServiceRun
+from course.serving.engine import ServiceRun
+from course.serving.requests import BoolArray, Status
 from course.serving.scenes.burst import Burst
-from course.serving.timelines import BoolArray, Status
 
 BIN_S: Final = 5.0
 END_S: Final = 300.0

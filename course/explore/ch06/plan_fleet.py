@@ -18,15 +18,12 @@ from course.explore.ch06.servers import (
     step_cost,
 )
 from course.figures.ch06.plan_fleet import Choice, Fleet, FleetPicture
-from course.serving.capacity import Scenario, Sweep, sweep
-from course.serving.engine.config import EngineConfig
-from course.serving.knees import Knee, Method
-from course.serving.load_point import measure
-from course.serving.metrics import SLO
-from course.serving.planning import Plan, plan
+from course.serving.engine import EngineConfig
+from course.serving.load import Knee, Method, Plan, Scenario, Sweep, measure, plan, sweep
+from course.serving.requests import SLO
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent
+from course.words import percent, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,8 +213,8 @@ def _words(r: Fleet) -> str:
         + ([f"bursts of {r.burst:g}"] if r.burst > 1 else [])
     )
     peak = (
-        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s; "
-        f"{f'with {more} that is {figures(r.peak_per_s)} at' if more else 'that is also'} the peak."
+        f"The busiest hour brings {rounded(r.busiest_per_s)} requests/s; "
+        f"{f'with {more} that is {rounded(r.peak_per_s)} at' if more else 'that is also'} the peak."
     )
     if ours.replicas is None or ours.gpus is None or ours.usd_per_month is None:
         return f"{peak} {r.title} {ours.why_not} ({_promise(r)}). {_other_words(r)}"
@@ -226,10 +223,10 @@ def _words(r: Fleet) -> str:
         r.failures, f"{r.failures} of them spares"
     )
     return (
-        f"{peak} {r.title} can be trusted with {figures(r.holds_per_s)} requests/s "
+        f"{peak} {r.title} can be trusted with {rounded(r.holds_per_s)} requests/s "
         f"({_promise(r)}): that takes {ours.replicas:,} "
         f"replica{'' if ours.replicas == 1 else 's'}, {spare}, so "
-        f"{ours.gpus:,} GPU{'' if ours.gpus == 1 else 's'} and {figures(ours.usd_per_month)} USD a "
+        f"{ours.gpus:,} GPU{'' if ours.gpus == 1 else 's'} and {rounded(ours.usd_per_month)} USD a "
         f"month. Today's busiest hour uses {percent(round(r.busiest_per_s / held, 2))} of what "
         f"they hold, today's whole day {percent(round(float(r.demand_per_s.mean()) / held, 2))}. "
         f"{_other_words(r)}"
@@ -239,7 +236,7 @@ def _words(r: Fleet) -> str:
 def _other_words(r: Fleet) -> str:
     """What the month costs with each number of GPUs a replica."""
     costs = [
-        choice.why_not if choice.usd_per_month is None else figures(choice.usd_per_month)
+        choice.why_not if choice.usd_per_month is None else rounded(choice.usd_per_month)
         for choice in r.choices
     ]
     if not any(choice.replicas for choice in r.choices):
@@ -267,11 +264,11 @@ def _frame(r: Fleet) -> pd.DataFrame:
 
 def _question(r: Fleet) -> str:
     return (
-        f"The busiest hour brings {figures(r.busiest_per_s)} requests/s"
+        f"The busiest hour brings {rounded(r.busiest_per_s)} requests/s"
         f"{f', to grow by {r.growth:g}' if r.growth > 1 else ''}, "
         f"with bursts of {r.burst:g}; {r.failures} "
         f"{'replica' if r.failures == 1 else 'replicas'} may be down. {r.title} can be trusted "
-        f"with {figures(r.holds_per_s)} requests/s. How many replicas do you buy?"
+        f"with {rounded(r.holds_per_s)} requests/s. How many replicas do you buy?"
     )
 
 

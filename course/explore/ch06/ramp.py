@@ -21,14 +21,12 @@ from course.explore.ch06.servers import (
     step_cost,
 )
 from course.figures.ch06.ramp import LoadCurve, Ramp, RampPicture
-from course.serving.capacity import Scenario, Sweep, sweep
-from course.serving.engine.config import EngineConfig
-from course.serving.knees import find_knee
-from course.serving.load_point import measure
-from course.serving.metrics import SLO
+from course.serving.engine import EngineConfig
+from course.serving.load import Scenario, Sweep, find_knee, measure, sweep
+from course.serving.requests import SLO
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,7 +241,7 @@ def _here_words(r: Ramp) -> str:
         kv += f" and throws a running request out {times}"
     words = (
         f"{r.title}, {r.prompt_tokens:,} tokens in and {r.output_tokens:,} out on average: at "
-        f"{r.load_per_s:g} requests/s it makes {figures(float(here.output_tokens_per_s[0]))} "
+        f"{r.load_per_s:g} requests/s it makes {rounded(float(here.output_tokens_per_s[0]))} "
         f"tokens/s; P99 TTFT is {seconds(float(here.ttft_p99_s[0]))}, P99 TPOT "
         f"{seconds(float(here.tpot_p99_s[0]))}, {percent(round(float(here.attainment[0]), 3))} of "
         f"the requests keep the SLO, and {kv}."
@@ -264,19 +262,19 @@ def _promise(r: Ramp) -> str:
 
 
 def _knee_words(r: Ramp) -> str:
-    most = f"The most it shows is {figures(r.most_tokens_per_s)} tokens/s"
+    most = f"The most it shows is {rounded(r.most_tokens_per_s)} tokens/s"
     if r.held_per_s is None:
         return (
             f"{most}; the SLO ({_promise(r)}) still holds at the last load run, "
-            f"{figures(float(r.curve.load_per_s[-1]))} requests/s: in so short a run the queue has "
+            f"{rounded(float(r.curve.load_per_s[-1]))} requests/s: in so short a run the queue has "
             "not yet grown long enough to break it."
         )
     if not r.held_per_s:
         return f"{most}; but no load that was run keeps the SLO ({_promise(r)})."
     tokens = r.held_tokens_per_s
     return (
-        f"{most}; inside the SLO ({_promise(r)}) it holds up to {figures(r.held_per_s)} "
-        f"requests/s, {figures(tokens)} tokens/s, "
+        f"{most}; inside the SLO ({_promise(r)}) it holds up to {rounded(r.held_per_s)} "
+        f"requests/s, {rounded(tokens)} tokens/s, "
         f"{percent(round(tokens / r.most_tokens_per_s, 2))} of that."
     )
 
@@ -286,16 +284,16 @@ def _beside_words(r: Ramp) -> str:
         return ""
     held = r.beside_held_per_s
     load = (
-        "no load" if held == 0 else "every load" if held is None else f"{figures(held)} requests/s"
+        "no load" if held == 0 else "every load" if held is None else f"{rounded(held)} requests/s"
     )
     far = float(r.beside.load_per_s[-1])
     on = (
-        f" (its curve goes on to {figures(far)} requests/s)"
+        f" (its curve goes on to {rounded(far)} requests/s)"
         if far > 3 * r.curve.load_per_s[-1]
         else ""
     )
     return (
-        f" In grey, the chat on an H100{on}: {figures(float(r.beside.output_tokens_per_s.max()))} "
+        f" In grey, the chat on an H100{on}: {rounded(float(r.beside.output_tokens_per_s.max()))} "
         f"tokens/s at most, and {load} inside the same SLO."
     )
 

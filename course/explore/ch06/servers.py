@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from course.serving import catalog
-from course.serving.cost import DoesNotFitError, RooflineStepCost
+from course.serving.pricing import DoesNotFitError, RooflineStepCost
 from course.serving.workload import Gamma, Quantiles, Workload, draw
 
 SERVERS: Final = {

@@ -11,15 +11,13 @@ import numpy as np
 
 from course.explore.ch06.servers import BLOCK, BUDGET, SEATS, SERVERS, TraceTraffic, step_cost
 from course.figures.ch06.twenty_is_not_25 import OneEvent, OneEventPicture
-from course.serving.capacity import Scenario, Sweep, sweep
-from course.serving.engine import Workload, simulate
-from course.serving.engine.config import EngineConfig
-from course.serving.engine.run import Run
-from course.serving.load_point import measure
-from course.serving.metrics import SLO
+from course.serving.engine import EngineConfig, Run, simulate
+from course.serving.load import Scenario, Sweep, measure, sweep
+from course.serving.requests import SLO
+from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, choice, count, slider
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -258,12 +256,12 @@ def _words(r: OneEvent) -> str:
 
 
 def _event_words(r: OneEvent) -> str:
-    came = f"For {long(r.minutes)} {figures(r.event_per_s)} requests/s come to this replica"
+    came = f"For {long(r.minutes)} {rounded(r.event_per_s)} requests/s come to this replica"
     if r.fails:
         one = {2: "two", 3: "three", 4: "four", 8: "eight"}[r.fails]
-        came += f", its own {figures(r.own_per_s)} and its share of what one of {one} left behind"
+        came += f", its own {rounded(r.own_per_s)} and its share of what one of {one} left behind"
     return (
-        f"{came}; it finishes {figures(r.event_finished_per_s)} a second meanwhile. "
+        f"{came}; it finishes {rounded(r.event_finished_per_s)} a second meanwhile. "
         f"{percent(round(r.kept_share, 3))} of those that came then had their first token within "
         f"{seconds(r.ttft_limit_s)}; their P99 was {seconds(r.event_p99_s)}."
     )
@@ -287,18 +285,18 @@ def _queue_words(r: OneEvent) -> str:
 
 
 def _span(time_s: float) -> str:
-    return f"{figures(time_s, 2)} s" if time_s < 100 else f"{figures(time_s / 60, 2)} minutes"
+    return f"{rounded(time_s, 2)} s" if time_s < 100 else f"{rounded(time_s / 60, 2)} minutes"
 
 
 def _verdict(r: OneEvent) -> str:
     held = (
-        f"inside the promise it holds {figures(r.held_per_s)} requests/s"
+        f"inside the promise it holds {rounded(r.held_per_s)} requests/s"
         if r.held_per_s
         else "no load of the sweep is inside the promise"
     )
     return (
         f"A sweep says of this replica: {held}, and however many more come, it finishes no more "
-        f"than about {figures(r.most_per_s)} a second in the long run."
+        f"than about {rounded(r.most_per_s)} a second in the long run."
     )
 
 
@@ -318,10 +316,10 @@ def _frame(r: OneEvent) -> pd.DataFrame:
 
 
 def _question(r: OneEvent) -> str:
-    usual = f"{figures(r.usual_per_s)} requests/s usually come"
+    usual = f"{rounded(r.usual_per_s)} requests/s usually come"
     return (
-        f"{usual} to a replica that can finish about {figures(r.most_per_s)}. Then "
-        f"{figures(r.event_per_s)} come for {long(r.minutes)}. What is the P99 of the time to "
+        f"{usual} to a replica that can finish about {rounded(r.most_per_s)}. Then "
+        f"{rounded(r.event_per_s)} come for {long(r.minutes)}. What is the P99 of the time to "
         "first token of those that come meanwhile?"
     )
 

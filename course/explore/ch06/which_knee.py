@@ -12,18 +12,21 @@ import numpy as np
 
 from course.explore.ch06.servers import BLOCK, BUDGET, SEATS, SERVERS, TraceTraffic, step_cost
 from course.figures.ch06.which_knee import Answer, Limit, WhichKnee, WhichKneePicture
-from course.serving._broken_stick import broken_stick
-from course.serving.capacity import Scenario, Sweep, sweep
-from course.serving.engine.config import EngineConfig
-from course.serving.knees import (
+from course.serving.engine import EngineConfig
+from course.serving.load import (
     Knee,
+    MeasuredSweep,
     Method,
+    Scenario,
+    Sweep,
     bare,
+    broken_stick,
+    catalogue_sweeps,
     find_knee,
     plateau_level,
+    sweep,
 )
-from course.serving.measured_sweeps import MeasuredSweep, catalogue_sweeps
-from course.serving.metrics import SLO
+from course.serving.requests import SLO
 from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
 from course.ui.shell import Shell, show
 from course.words import percent, seconds

@@ -35,11 +35,10 @@ from course.measure import (
     predict_decode_s,
 )
 from course.serving import catalog
-from course.serving.cost import RooflineStepCost
-from course.serving.roofline import IDEAL
+from course.serving.pricing import IDEAL, RooflineStepCost
 from course.ui import Explorer, Prediction, Preset, choice, stops, toggle
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,12 +176,12 @@ def _fit_carried(p: FitCarriedParameters) -> FitCarried:
 def _words(r: FitCarried) -> str:
     plural = "" if r.yours.here_batch == 1 else "s"
     promised = " as its data sheet promises it" if r.ideal else ""
-    times = f"{figures(r.times, 2)} times" if r.times >= 1 else f"{figures(r.times, 2)} of"
+    times = f"{rounded(r.times, 2)} times" if r.times >= 1 else f"{rounded(r.times, 2)} of"
     return (
         f"{r.lead} with the constants of its fit a step of {r.model} with {r.yours.here_batch:,} "
         f"sequence{plural} of {r.context_tokens:,} tokens would last {seconds(r.yours.here_s)}, "
         f"{times} the {seconds(r.card.here_s)} of the {r.card.name}{promised}. That is "
-        f"{figures(r.yours.here_tokens_per_s)} against {figures(r.card.here_tokens_per_s)} "
+        f"{rounded(r.yours.here_tokens_per_s)} against {rounded(r.card.here_tokens_per_s)} "
         f"tokens/s. The machine {_speed_words(r.yours)}, the {r.card.name} "
         f"{_speed_words(r.card)}. {_fluent_words(r)} {_room_words(r)}"
         f"{_whole_words(r)}{_doubt_words(r)}"
@@ -193,7 +192,7 @@ def _speed_words(served: Served) -> str:
     """The two speeds that a machine reaches, and the ridge that they make."""
     return (
         f"reads {rate_words(served.weight_bytes_per_s, 'B')} and computes "
-        f"{rate_words(served.flop_per_s, 'FLOP')} (ridge: {figures(served.ridge_batch, 2)} tokens "
+        f"{rate_words(served.flop_per_s, 'FLOP')} (ridge: {rounded(served.ridge_batch, 2)} tokens "
         "a step)"
     )
 
@@ -204,7 +203,7 @@ def _whole_words(r: FitCarried) -> str:
         return ""
     return (
         f" All this adds up kernels; whole steps of the small transformer took "
-        f"{figures(r.whole_over_parts, 2)} times their sum on that machine, and with that factor "
+        f"{rounded(r.whole_over_parts, 2)} times their sum on that machine, and with that factor "
         f"this step lasts {seconds(r.whole_over_parts * r.yours.here_s)}."
     )
 
@@ -245,7 +244,7 @@ def _doubt_words(r: FitCarried) -> str:
 def _question(r: FitCarried) -> str:
     plural = "" if r.yours.here_batch == 1 else "s"
     return (
-        f"A step of {r.model} reads {figures(r.weight_bytes / 1e9)} GB of weights. With "
+        f"A step of {r.model} reads {rounded(r.weight_bytes / 1e9)} GB of weights. With "
         f"{r.yours.here_batch:,} sequence{plural} the {r.card.name} takes "
         f"{seconds(r.card.here_s)}. The measured machine reads its weights at "
         f"{rate_words(r.yours.weight_bytes_per_s, 'B')}. How long will its step take?"

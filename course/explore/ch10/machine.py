@@ -26,7 +26,7 @@ from course.measure import (
 )
 from course.measure.plans import plan_for
 from course.ui import Explorer, choice
-from course.words import figures
+from course.words import rounded
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -200,8 +200,8 @@ def rate_words(value: float, unit: str) -> str:
     """
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= size:
-            return f"{figures(value / size)} {prefix}{unit}/s"
-    return f"{figures(value)} {unit}/s"
+            return f"{rounded(value / size)} {prefix}{unit}/s"
+    return f"{rounded(value)} {unit}/s"
 
 
 def off_words(share: float) -> str:

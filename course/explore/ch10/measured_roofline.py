@@ -24,7 +24,7 @@ from course.measure import MachineFit, Point, Record
 from course.measure.fitting import TRUSTED_RESIDUAL
 from course.ui import Explorer, Prediction, Preset, choice, stops
 from course.ui.shell import Shell, show
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,7 @@ def _measured_roofline(p: MeasuredRooflineParameters) -> MeasuredRoofline:
 def _words(r: MeasuredRoofline) -> str:
     times = ""
     if r.batch != r.first_batch:
-        times = f", {figures(r.times_first, 2)} times as long as batch {r.first_batch}"
+        times = f", {rounded(r.times_first, 2)} times as long as batch {r.first_batch}"
     nearest = "" if r.batch == r.wanted_batch else f" (nearest to {r.wanted_batch})"
     missing = f" (no {r.wanted_precision} in this run)" if r.precision != r.wanted_precision else ""
     speed = r.here[1]
@@ -141,7 +141,7 @@ def _copy_words(r: MeasuredRoofline) -> str:
         return ""
     return (
         f"Its bytes over the best copy's bandwidth are {seconds(r.copied_s)}; the product took "
-        f"{figures(r.here_s / r.copied_s, 2)} times that. "
+        f"{rounded(r.here_s / r.copied_s, 2)} times that. "
     )
 
 
@@ -156,7 +156,7 @@ def _fit_words(r: MeasuredRoofline) -> str:
         for name, words in told.items()
     ]
     if not {"bandwidth_bytes_per_s", "peak_flop_per_s"} & set(r.undetermined):
-        parts.append(f"ridge at {figures(r.ridge_flop_per_byte, 2)} operations a byte")
+        parts.append(f"ridge at {rounded(r.ridge_flop_per_byte, 2)} operations a byte")
     return f"The fit: {', '.join(parts)}."
 
 
@@ -194,7 +194,7 @@ def _question(r: MeasuredRoofline) -> str:
     if r.batch == r.first_batch:
         return (
             f"One product of a small batch ({r.batch}) with a {matrix} moves "
-            f"{figures(r.here_bytes / 1e6)} MB. The machine copies at "
+            f"{rounded(r.here_bytes / 1e6)} MB. The machine copies at "
             f"{rate_words(r.copy_bytes_per_s, 'B')}, read and written bytes counted. How long "
             "does the product take?"
         )

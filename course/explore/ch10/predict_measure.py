@@ -23,7 +23,7 @@ from course.measure import MachineFit, Point, Record, predict_decode_s
 from course.measure.fitting import SMALL_KERNELS_PER_LAYER, SMALL_KERNELS_PER_STEP
 from course.ui import Explorer, Prediction, Preset, choice, stops, toggle
 from course.ui.shell import Shell, show
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +147,7 @@ def _words(r: PredictMeasure) -> str:
     said = seconds(r.predicted_s)
     if r.calibrated:
         said = (
-            f"{seconds(r.predicted_s / r.factor)}, times {figures(r.factor, 3)} (from a look at "
+            f"{seconds(r.predicted_s / r.factor)}, times {rounded(r.factor, 3)} (from a look at "
             f"batch {r.first_batch}) {said}"
         )
     share = [f"{name} {seconds(part)}" for name, part in zip(PARTS, r.parts_s, strict=True)]
@@ -165,7 +165,7 @@ def _words(r: PredictMeasure) -> str:
 
 def _question(r: PredictMeasure) -> str:
     work = (
-        f"It must move {figures(r.moved_bytes / 1e6)} MB and do {figures(r.flop / 1e9, 2)} "
+        f"It must move {rounded(r.moved_bytes / 1e6)} MB and do {rounded(r.flop / 1e9, 2)} "
         f"billion operations; single products reach {rate_words(r.bandwidth_bytes_per_s, 'B')} "
         f"and {rate_words(r.peak_flop_per_s, 'FLOP')} here."
     )

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 
 from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -122,7 +122,7 @@ class OneRequestPicture(Picture):
         self._rest.set_data([result.ttft_s, result.e2e_s], [1.15, 1.15])
         place(self._ttft_words, 0, 1.55 if self.present else 1.48, f"TTFT {seconds(result.ttft_s)}")
         self._show_rest(result, right)
-        megabytes = figures(result.kv_tokens[-1] * result.kv_bytes_per_token / 1e6)
+        megabytes = rounded(result.kv_tokens[-1] * result.kv_bytes_per_token / 1e6)
         place(
             self._kv_words,
             max(result.e2e_s, 0.3 * right),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -130,8 +130,8 @@ class TensionPicture(Picture):
             (curve.good_per_s, dots.good_per_s, result.good_per_s),
         ]
         spoken = [
-            f"{figures(result.tokens_per_s)}/s", seconds(result.tpot_p95_s),
-            seconds(result.ttft_p95_s), f"{figures(result.good_per_s)}/s",
+            f"{rounded(result.tokens_per_s)}/s", seconds(result.tpot_p95_s),
+            seconds(result.ttft_p95_s), f"{rounded(result.good_per_s)}/s",
         ]  # fmt: skip
         for i, (axes, (line, points, here)) in enumerate(zip(self._panels, drawn, strict=True)):
             if i != 2:

@@ -26,7 +26,7 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 # Reports are rounded, and Little's law holds to the last digit only over a whole run.
 _ROUNDING: Final = 1.01
@@ -242,9 +242,9 @@ class LittlesAuditPicture(Picture):
         self._show_pace(result)
         rate = self._scale("rate", result.output_tokens_per_s, result.most_tokens_per_s)
         printed, most = result.output_tokens_per_s, result.most_tokens_per_s
-        requests = f"({figures(result.requests_per_s)} req/s)"
-        self._show("rate", printed / rate, f"{figures(printed)} {requests}")
-        self._show("most", most / rate, figures(most))
+        requests = f"({rounded(result.requests_per_s)} req/s)"
+        self._show("rate", printed / rate, f"{rounded(printed)} {requests}")
+        self._show("most", most / rate, rounded(most))
         fits = (result.wait_fits, result.pace_fits, result.rate_fits)
         for text, fit in zip(self._verdicts[1:], fits, strict=True):
             words = "✓ fits" if fit else "✗ does not fit"
@@ -287,7 +287,7 @@ class LittlesAuditPicture(Picture):
         )
         words, low_s = seconds(result.needed_tpot_s), result.needed_tpot_low_s
         if low_s is not None:
-            low = figures(1000 * low_s) if low_s < result.needed_tpot_s < 0.9995 else seconds(low_s)
+            low = rounded(1000 * low_s) if low_s < result.needed_tpot_s < 0.9995 else seconds(low_s)
             words = f"{low} … {words}"
         self._show("needed", result.needed_tpot_s / scale, words)
         self._show("tpot", result.tpot_p95_s / scale, seconds(result.tpot_p95_s))

@@ -28,8 +28,7 @@ from course.figures.axes import (
     place,
 )
 from course.figures.ch01.cells import Cell, Cells
-from course.serving.conventions import Reported
-from course.serving.timelines import RequestTimeline
+from course.serving.requests import Reported, RequestTimeline
 
 NAMES: Final = "ABCDEF"
 

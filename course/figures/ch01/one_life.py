@@ -27,7 +27,7 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -337,7 +337,7 @@ def times_as_at_rest(ratio: float) -> str:
     >>> [times_as_at_rest(ratio) for ratio in (1.0, 1.1005, 21.0, 153.2)]
     ['×1', '×1.10', '×21.0', '×153']
     """
-    return "×1" if abs(ratio - 1) < 5e-4 else f"×{figures(ratio)}"
+    return "×1" if abs(ratio - 1) < 5e-4 else f"×{rounded(ratio)}"
 
 
 def _plain(value_s: float) -> str:

@@ -21,7 +21,7 @@ from course.figures.axes import (
     no_steady_state,
     place,
 )
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 _CAP = 0.006
 
@@ -203,4 +203,4 @@ class HockeyStickPicture(Picture):
 
 
 def _load_words(guess: Point | None, service_rate_per_s: float) -> str:
-    return "" if guess is None else f"λ = {figures(guess[0] * service_rate_per_s)}/s"
+    return "" if guess is None else f"λ = {rounded(guess[0] * service_rate_per_s)}/s"

@@ -24,7 +24,7 @@ from course.figures.axes import (
 )
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import LogGuess, between, held_top
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 BATCHES: Final = (0.85, 1200)
 
@@ -275,7 +275,7 @@ class BatchingPicture(Picture):
             below = value > 0.8 * high
             text.set_verticalalignment("top" if below else "bottom")
             at = result.seated * (1.12 if right else 0.88)
-            place(text, at, value + (-0.04 if below else 0.05) * high, figures(value))
+            place(text, at, value + (-0.04 if below else 0.05) * high, rounded(value))
 
 
 def _of_how_many(result: Batching) -> str:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, Picture, Point, place
 from course.figures.ch02.labels import GROUND, spread
 from course.figures.ch03.marks import LogGuess
-from course.words import figures, percent
+from course.words import percent, rounded
 
 INTENSITIES: Final = (0.5, 3e4)
 _SPEEDS: Final = (1.5e9, 6e15)
@@ -171,8 +171,8 @@ class RooflinePicture(Picture):
         self._ridge.set_data([ridge, ridge], [_SPEEDS[0], result.peak_flop_per_s])
         place(
             self._ridge_words, 1.12 * ridge, 2.0e12 if self.present else 1.5e12,
-            f"matrices' ridge: {figures(result.ridge_tokens)} tokens\n"
-            f"({figures(result.reached_ridge_tokens)} as kernels go)",
+            f"matrices' ridge: {rounded(result.ridge_tokens)} tokens\n"
+            f"({rounded(result.reached_ridge_tokens)} as kernels go)",
         )  # fmt: skip
         self._show_points(result)
         self._show_rules(result)
@@ -187,8 +187,8 @@ class RooflinePicture(Picture):
         # In decades; words above a point, and those of two neighbours above each other.
         heights = spread([np.log10(work.flop_per_s) + 0.12 for work in works[:2]], gap, 10, 16)
         names = (
-            f"matrices {figures(result.matrices.flop_per_byte)}",
-            f"KV cache {figures(result.cache.flop_per_byte, 2)}",
+            f"matrices {rounded(result.matrices.flop_per_byte)}",
+            f"KV cache {rounded(result.cache.flop_per_byte, 2)}",
         )
         for text, work, height, name in zip(self._words, works, heights, names, strict=False):
             left = work.flop_per_byte > 4.5
@@ -238,4 +238,4 @@ def percent_words(share: float) -> str:
     >>> percent_words(0.00234), percent_words(0.412)
     ('0.23\xa0%', '41.2\xa0%')
     """
-    return percent(share) if share >= 0.1 else f"{figures(100 * share, 2)}\u00a0%"
+    return percent(share) if share >= 0.1 else f"{rounded(100 * share, 2)}\u00a0%"

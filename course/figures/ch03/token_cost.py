@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, SKY, Picture, Point, place
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import LogGuess
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 _FEWEST: Final = 0.8
 _MOST: Final = (300.0, 2000.0, 12_000.0, 80_000.0)
@@ -220,7 +220,7 @@ class TokenCostPicture(Picture):
         self._show_layouts(result)
         self._show_marks(result)
         self._show_load(result)
-        self._guess.show(guess, f"{figures(guess[1])}" if guess else "")
+        self._guess.show(guess, f"{rounded(guess[1])}" if guess else "")
 
     def _hold_limits(self, result: TokenCost) -> None:
         """Whole decades of dollars, and few ends of the batch: moves of a slider keep the frame."""
@@ -286,7 +286,7 @@ class TokenCostPicture(Picture):
         for (look, x, usd, name), y in zip(points, self._mark_heights, strict=False):
             self._marks[look].set_data([x], [usd])
             self._signs[look].set_data([0.975], [y])
-            place(self._mark_words[look], 0.955, y, f"{name}: {figures(usd)}")
+            place(self._mark_words[look], 0.955, y, f"{name}: {rounded(usd)}")
         self._here_tpot.set_data([at], [result.here_tpot_s])
         place(self._tpot_words, 0.98, 0.04, f"your batch {seconds(result.here_tpot_s)}")
 
@@ -309,7 +309,7 @@ class TokenCostPicture(Picture):
         y = min(usd, 0.9 * top) if math.isfinite(usd) else math.nan
         self._here_good.set_data([at], [y])
         beyond = "" if usd <= 0.9 * top else " ↑"
-        price = f"{figures(usd)} USD{beyond}" if math.isfinite(usd) else "no price"
+        price = f"{rounded(usd)} USD{beyond}" if math.isfinite(usd) else "no price"
         place(
             self._good_words, 0.04, 0.985,
             f"load {percent(at)}: {price}\n{percent(round(share, 3))} of answers good"

@@ -25,7 +25,7 @@ from course.figures.axes import (
 )
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import NOTHING, FloatArray, LogGuess, boxes
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 FRACTIONS: Final = (0.795, 0.955)
 LOADS: Final = (0.45, 1.35)
@@ -227,7 +227,7 @@ class KvMemoryPicture(Picture):
             f"{result.blocks:,} blocks of 16 tokens, {result.seats} seats",
         ]
         if result.short_bytes > 0:
-            lines[1] = f"does not fit: {figures(1e-9 * result.short_bytes)} GB are missing"
+            lines[1] = f"does not fit: {rounded(1e-9 * result.short_bytes)} GB are missing"
         place(self._summary, 0.0, -0.7 if self.present else -0.62, "\n".join(lines))
 
     def _show_fit(self, result: KvMemory) -> None:
@@ -249,7 +249,7 @@ class KvMemoryPicture(Picture):
         names = ("preemptions", "recomputed", "tpot_p99_s")
         scales = (1.0, 1.0, 1e3)
         words = (
-            lambda v: figures(v, 2) if v else "0", lambda v: percent(round(v, 3)),
+            lambda v: rounded(v, 2) if v else "0", lambda v: percent(round(v, 3)),
             lambda v: seconds(v / 1e3),
         )  # fmt: skip
         for number, axes in enumerate(self._strips):

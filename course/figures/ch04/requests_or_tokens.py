@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from course.figures.axes import BLUE, MUTED, ORANGE, Picture, Point, held_limit
 from course.figures.ch03.marks import FloatArray
 from course.figures.ch04.bars import BarPanel
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 _LOOKS: Final = ((ORANGE, "//"), (BLUE, ""))
 _NAMES: Final = ("counts requests", "counts tokens")
@@ -101,7 +101,7 @@ class RequestsOrTokensPicture(Picture):
         )
         panels = (
             ("longest step", seconds), ("P99 TTFT of the chats", seconds),
-            ("answers a second", figures),
+            ("answers a second", rounded),
         )  # fmt: skip
         self._bars = [
             BarPanel(self, figure, (right, at, 0.985 - right, tall), title, _NAMES, _LOOKS, words)

@@ -27,7 +27,7 @@ from course.figures.axes import (
 )
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import NOTHING, boxes
-from course.words import figures, percent
+from course.words import percent, rounded
 
 VERDICTS = {
     "accept": (BLUE, "", "accept"),
@@ -191,7 +191,7 @@ class FourVerdictsPicture(Picture):
         for row, tenant in enumerate(result.tenants):
             place(
                 self._heads[row], 0, row + _WORDS_AT,
-                f"{tenant.name} ({tenant.urgency}): {figures(tenant.offered_per_s)} requests/s",
+                f"{tenant.name} ({tenant.urgency}): {rounded(tenant.offered_per_s)} requests/s",
             )  # fmt: skip
             self._share_words(row, tenant.in_time, result.open_tenants[row].in_time)
         self._show_scores(result)
@@ -225,7 +225,7 @@ class FourVerdictsPicture(Picture):
             pair[2].set_data(x[1:], [0.5])
         dearest = self._scores[1].get_xlim()[1]
         texts = (
-            (figures(own.good_per_s), figures(opened.good_per_s)),
+            (rounded(own.good_per_s), rounded(opened.good_per_s)),
             (_usd(own.cost_usd, dearest), _usd(opened.cost_usd, dearest)),
             (f"{own.fairness:.2f}", f"{opened.fairness:.2f}"),
         )
@@ -243,11 +243,11 @@ class FourVerdictsPicture(Picture):
         self._star.set_data([x], [y])
         right = x < 60
         self._guess_words.set_horizontalalignment("left" if right else "right")
-        place(self._guess_words, x + (3 if right else -3), y, f"your guess {figures(value)} %")
+        place(self._guess_words, x + (3 if right else -3), y, f"your guess {rounded(value)} %")
 
 
 def _usd(value: float | None, edge: float) -> str:
     """A small price with two figures; an arrow where its mark would lie beyond the panel's edge."""
     if value is None:
         return "none is good"
-    return f"{figures(value, 2)}{' →' if value > edge else ''}"
+    return f"{rounded(value, 2)}{' →' if value > edge else ''}"

@@ -20,7 +20,7 @@ from course.figures.axes import (
 )
 from course.figures.ch03.marks import held_top
 from course.figures.ch05.over_time import BurstShade, FloatArray, OverTime, muted_rule
-from course.words import figures, percent
+from course.words import percent, rounded
 
 MOST_PER_S = 25.0
 """Right end of the panels against the offered load."""
@@ -182,7 +182,7 @@ class OverloadPicture(Picture):
         self._shades[0].show(burst_s, _words(result))
         self._shades[1].show(burst_s)
         self._mark_loads(result)
-        self._guess.show(guess, top, lambda value: f"{figures(value)}/s", beside=True)
+        self._guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
 
     def _mark_loads(self, result: Overload) -> None:
         loads = [result.rate_per_s, result.burst_per_s]
@@ -207,7 +207,7 @@ def _words(result: Overload) -> tuple[str, str, str]:
     if result.calm:
         return "", "", ""
     before, during, after = (
-        f"{figures(stretch.good_per_s)}/s\n{percent(round(stretch.attainment, 2))}"
+        f"{rounded(stretch.good_per_s)}/s\n{percent(round(stretch.attainment, 2))}"
         for stretch in result.stretches
     )
     return f"before\n{before}", f"burst\n{during}", f"after\n{after}"

@@ -26,7 +26,7 @@ from course.figures.ch05.over_time import (
     StackedShares,
     muted_rule,
 )
-from course.words import figures
+from course.words import rounded
 
 TOP_PER_S = 50.0
 """Attempts beyond it are named, not drawn: good answers would lie flat on the floor."""
@@ -131,22 +131,22 @@ class RetryStormPicture(Picture):
         self._capacity.set_data([0, 300], [result.capacity_per_s] * 2)
         place(
             self._capacity_words, 2, result.capacity_per_s + 0.01 * top,
-            f"capacity {figures(result.capacity_per_s)}/s",
+            f"capacity {rounded(result.capacity_per_s)}/s",
         )  # fmt: skip
         self._shade.show(time.burst_s, _words(result, top))
         self._lower_shade.show(time.burst_s)
         self._shares.show(time)
-        self._guess.show(guess, top, lambda value: f"{figures(value)}/s", beside=True)
+        self._guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
 
 
 def _words(result: RetryStorm, top: float) -> tuple[str, str, str]:
     before, _, after = result.good_per_s
     time = result.time
     high = float(time.attempts_per_s[time.middle_s > time.burst_s[1]].max(initial=0.0))
-    sent = figures(result.attempts_after_per_s)
-    beyond = f"; at most {figures(high)}" if high > top else ""
+    sent = rounded(result.attempts_after_per_s)
+    beyond = f"; at most {rounded(high)}" if high > top else ""
     return (
-        f"before: {figures(before)} good/s",
+        f"before: {rounded(before)} good/s",
         "burst",
-        f"after: {figures(after)} good/s\n{sent} attempts/s{beyond}",
+        f"after: {rounded(after)} good/s\n{sent} attempts/s{beyond}",
     )

@@ -25,7 +25,7 @@ from course.figures.axes import (
 )
 from course.figures.ch03.marks import NOTHING, LogGuess, boxes
 from course.figures.ch06.across import coarse_limit
-from course.words import figures
+from course.words import rounded
 
 # Few limits, far apart, so that the axes hold still while a slider moves.
 _PER_S: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
@@ -219,7 +219,7 @@ class FleetPicture(Picture):
         self._held_failed.set_data([0, 24] if shown else [], [failed] * 2 if shown else [])
         place(
             self._day_words, 3.1, result.peak_per_s - 0.015 * top,
-            f"peak {figures(result.peak_per_s)}/s",
+            f"peak {rounded(result.peak_per_s)}/s",
         )  # fmt: skip
 
     def _show_stack(self, result: Fleet, guess: Point | None) -> None:
@@ -261,7 +261,7 @@ class FleetPicture(Picture):
         for patch, which in ((self._others, ~mine), (self._chosen, mine)):
             patch.set_path(boxes(x[which] - 0.34, x[which] + 0.34, 0 * x[which], height[which]))
         for i, (text, choice) in enumerate(zip(self._bill_words, result.choices, strict=True)):
-            words = figures(costs[i]) if choice.gpus else "none"
+            words = rounded(costs[i]) if choice.gpus else "none"
             place(text, i, costs[i] + 0.02 * top, words)
         for i, text in enumerate(self._bill_words):
             text.set_color(INK if i == chosen else MUTED)

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Picture, Point, place
 from course.figures.ch03.marks import LogGuess
 from course.figures.ch06.across import Across, coarse_limit, within
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 # Few limits, far apart: the axes hold still while a slider moves, and what is seen to move is the
 # server. (A frame drawn anew also takes ten times as long as the data in it.)
@@ -191,7 +191,7 @@ class RampPicture(Picture):
         self._show_curves(result, right)
         self._show_here(result, right)
         shown = guess and (guess[0], 0.5 * top)
-        self._guess.show(shown, f"{figures(guess[0])}/s" if guess else "", self._words[0])
+        self._guess.show(shown, f"{rounded(guess[0])}/s" if guess else "", self._words[0])
 
     def _show_curves(self, result: Ramp, right: float) -> None:
         loads = result.curve.load_per_s
@@ -220,10 +220,10 @@ class RampPicture(Picture):
     def _show_here(self, result: Ramp, right: float) -> None:
         here, beyond = result.here, " →" if result.load_per_s > right else ""
         spoken = (
-            f"{figures(float(here.output_tokens_per_s[0]))}/s",
+            f"{rounded(float(here.output_tokens_per_s[0]))}/s",
             seconds(float(here.ttft_p99_s[0])),
             seconds(float(here.tpot_p99_s[0])),
-            f"{figures(float(here.requests_per_s[0]))}/s",
+            f"{rounded(float(here.requests_per_s[0]))}/s",
             percent(round(float(here.attainment[0]), 3)),
             percent(round(float(here.kv_share[0]), 3)),
         )

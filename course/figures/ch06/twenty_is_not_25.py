@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Picture, Point, place
 from course.figures.ch03.marks import LogGuess
 from course.figures.ch06.across import coarse_limit
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 _RATES: Final = (30.0, 45.0, 90.0)
 _PEOPLE: Final = (400.0, 1500.0, 6000.0, 25_000.0, 100_000.0)
@@ -169,7 +169,7 @@ class OneEventPicture(Picture):
         self._held.set_data([0, right], [result.held_per_s] * 2)
         place(
             self._rate_words, result.edges_min[1:3].mean(), 0.04 * self._rates.get_ylim()[1],
-            f"{figures(result.event_per_s)} come, {figures(result.event_finished_per_s)} finish",
+            f"{rounded(result.event_per_s)} come, {rounded(result.event_finished_per_s)} finish",
         )  # fmt: skip
 
     def _show_people(self, result: OneEvent) -> None:

@@ -24,8 +24,8 @@ from course.figures.axes import (
     place,
 )
 from course.figures.ch03.marks import LogGuess
-from course.serving.knees import bare
-from course.words import figures, seconds
+from course.serving.load import bare
+from course.words import rounded, seconds
 
 # Row from above, colour, dash, marker, words: the same in every panel.
 _METHODS: Final = (
@@ -275,7 +275,7 @@ class WhichKneePicture(Picture):
         words = bare(round(answer.load, 3))
         if answer.band is not None and not self.present:
             low, high = answer.band
-            words += f" ({figures(low)} to {figures(high)})"
+            words += f" ({rounded(low)} to {rounded(high)})"
         place(text, start - gap if on_left else end + gap, y, words)
 
     def _show_latencies(self, result: WhichKnee) -> None:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, Picture, Point, place
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import LogGuess
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 READING_S = 0.050
 """A token every 50 ms reads fluently."""
@@ -178,7 +178,7 @@ class _Lines:
         """Move the curves to `served`; words stand `above` its curve in the left panel."""
         inside = served.batch <= max(served.room, 1)
         ends = int(inside.sum())
-        told = (seconds(served.here_s), f"{figures(served.here_tokens_per_s)}/s")
+        told = (seconds(served.here_s), f"{rounded(served.here_tokens_per_s)}/s")
         heights = (served.here_s, served.here_tokens_per_s)
         for i, y in enumerate((served.step_s, served.batch / served.step_s)):
             self._curves[i].set_data(served.batch[:ends], y[:ends])

@@ -22,7 +22,7 @@ from course.figures.axes import (
 from course.figures.ch02.labels import GROUND
 from course.figures.ch03.marks import LogGuess
 from course.figures.ch03.roofline import flop_words
-from course.words import figures, seconds
+from course.words import rounded, seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ class MeasuredRooflinePicture(Picture):
         self._ridge.set_data([ridge, ridge], [low, result.peak_flop_per_s])
         place(
             self._ridge_words, 1.1 * ridge, low * (high / low) ** 0.03,
-            f"ridge: {figures(ridge, 2)} FLOP/byte",
+            f"ridge: {rounded(ridge, 2)} FLOP/byte",
         )  # fmt: skip
         self._show_here(result)
         place(self._caption, 0.0, 1.012, result.caption)

@@ -1,6 +1,6 @@
 """The engine: continuous batching and its alternatives, step by step; costs live outside it.
 
-`simulate(work, cost, config)` returns a `Run`. The rules are in `_kernels`, the dials in `config`,
+`simulate(work, cost, config)` returns a `Run`. The rules are in `kernels`, the dials in `config`,
 the ways to batch in `modes`, the orders of the queue in `orders`. `simulate_service` puts clients
 who give up and a gate that may say no around the engine, and returns a `ServiceRun`;
 `simulate_pools` and `simulate_by_length` put two engines side by side.
@@ -9,10 +9,10 @@ who give up and a gate that may say no around the engine, and returns a `Service
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from course.serving.cost import LinearStepCost, StepFeatures
 from course.serving.engine import modes, orders
 from course.serving.engine.admission import (
     Admission,
+    AdmissionPolicy,
     ArrivingRequest,
     LongPrompts,
     PythonAdmission,
@@ -21,13 +21,13 @@ from course.serving.engine.admission import (
 )
 from course.serving.engine.clients import Patience, Retry, Users
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.orders import OrderKey
 from course.serving.engine.run import Run
 from course.serving.engine.simulation import simulate, simulate_closed
 from course.serving.engine.warm import warm_steps
-from course.serving.timelines import Status
-from course.serving.workload import Workload
 
 if TYPE_CHECKING:
+    from course.serving.engine.pools import PoolsRun as PoolsRun
     from course.serving.engine.pools import simulate_by_length as simulate_by_length
     from course.serving.engine.pools import simulate_pools as simulate_pools
     from course.serving.engine.predictors import class_mean as class_mean
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # names whose modules load numba's loops, or are seldom wanted: loaded when first used
 _LATER = {
+    "PoolsRun": "pools",
     "ServiceRun": "service_run",
     "class_mean": "predictors",
     "noisy": "predictors",
@@ -49,21 +50,20 @@ _LATER = {
 
 __all__ = [
     "Admission",
+    "AdmissionPolicy",
     "ArrivingRequest",
     "EngineConfig",
-    "LinearStepCost",
     "LongPrompts",
+    "OrderKey",
     "Patience",
+    "PoolsRun",
     "PythonAdmission",
     "Retry",
     "Run",
     "ServerState",
     "ServiceRun",
-    "Status",
-    "StepFeatures",
     "Users",
     "Verdict",
-    "Workload",
     "class_mean",
     "modes",
     "noisy",

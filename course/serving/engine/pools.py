@@ -14,17 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from course.serving import metrics
 from course.serving._arguments import FloatArray, IntArray, TinyArray, at_least, whole
-from course.serving.cost import StepCost
-from course.serving.engine._service_setup import checked_setting
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.run import Run
 from course.serving.engine.service import run_setting
 from course.serving.engine.service_run import ServiceRun
+from course.serving.engine.service_setup import checked_setting
 from course.serving.engine.simulation import _check_kinds, simulate
-from course.serving.metrics import SLO, RequestTable, Summary, Window
-from course.serving.timelines import BoolArray, Status
+from course.serving.pricing import StepCost
+from course.serving.requests import SLO, BoolArray, RequestTable, Status, Summary, Window, metrics
 from course.serving.workload import Workload
 
 Pool = tuple[StepCost, EngineConfig]

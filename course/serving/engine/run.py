@@ -1,4 +1,4 @@
-"""What a simulation found out: `Run`, one array a fact; nothing is simulated here.
+"""What a simulation found out: `Run`, one array a fact, also told; nothing is simulated here.
 
 Token times are not stored: a request's tokens fall on consecutive decode steps, except where the
 table of interruptions says otherwise, so the ends of the steps are enough.
@@ -8,23 +8,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from course.serving import metrics
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray, whole
-from course.serving._distributions import Distribution
-from course.serving.cost import StepCost
-from course.serving.engine._gaps import PooledGaps, pooled_gaps
-from course.serving.engine._state import Log, Rules, Users, Work
 from course.serving.engine.config import EngineConfig
-from course.serving.metrics import SLO, RequestTable, Summary, Window
+from course.serving.engine.gaps import PooledGaps, pooled_gaps
+from course.serving.engine.kernels.state import Log, Rules, Users, Work
+from course.serving.pricing import StepCost
+from course.serving.requests import (
+    SLO,
+    Distribution,
+    RequestTable,
+    Status,
+    Summary,
+    Window,
+    metrics,
+)
 from course.serving.workload import Workload
+from course.words import seconds
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Span = tuple[int, str, float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +71,7 @@ class Run:
         log: Log,
         state: Work,
     ) -> None:
-        from course.serving.engine import _kernels as k
+        from course.serving.engine.kernels import steps as k
 
         offered = int(state.at[k.SENT])
         closed = users.next_s.size > 0
@@ -131,7 +140,7 @@ class Run:
         return order, self._log.gaps[order, 0]
 
     def interruptions(self, request: int) -> SmallArray:
-        """Return a request's interruptions, one row each, in the columns of `_kernels.GAP_*`."""
+        """Return a request's interruptions, one row each, in the columns `GAP_*` of the loops."""
         order, requests = self._gap_rows
         first, last = np.searchsorted(requests, [request, request + 1])
         return self._log.gaps[order[first:last]]
@@ -141,7 +150,7 @@ class Run:
 
         Raises ValueError for a request that was not offered.
         """
-        from course.serving.engine import _kernels as k
+        from course.serving.engine.kernels import steps as k
 
         index = whole("request", request, low=0)
         if index >= len(self):
@@ -222,9 +231,28 @@ class Run:
     # -------------------------------------------------------------------------------------- read
     def to_frame(self) -> pd.DataFrame:
         """Return one row a request: when and how it was served, and its metrics."""
-        from course.serving.engine.reading import frame
+        import pandas as pd
 
-        return frame(self)
+        offered = len(self)
+        columns: dict[str, Any] = {
+            "arrival_s": self.arrival_s,
+            "prompt_tokens": self.work.prompt_tokens[:offered],
+            "output_tokens": self.work.output_tokens[:offered],
+            "status": [Status(code).name.lower() for code in self.status.tolist()],
+            "scheduled_s": self.scheduled_s,
+            "first_token_s": self.first_token_s,
+            "finish_s": self.finish_s,
+            "emitted_tokens": self.emitted_tokens,
+            "preemptions": self.preemptions,
+            "ttft_s": self.ttft_s,
+            "tpot_s": self.tpot_s,
+            "e2e_s": self.e2e_s,
+        }
+        optional = {"user": self.user, "batch": self.batch, "label": self.work.label}
+        columns |= {
+            name: column[:offered] for name, column in optional.items() if column is not None
+        }
+        return pd.DataFrame(columns).rename_axis("request")
 
     def timeline(self, requests: npt.ArrayLike | None = None) -> pd.DataFrame:
         """Return one row a stretch of a request's life: request, phase, start_s, end_s.
@@ -233,12 +261,128 @@ class Run:
         while others decode); idle slot (over, but still counted in a static batch). `requests`:
         which ones, all if left out.
         """
-        from course.serving.engine.reading import timeline
+        import pandas as pd
 
-        return timeline(self, requests)
+        chosen = np.arange(len(self)) if requests is None else np.atleast_1d(np.asarray(requests))
+        spans = [span for request in chosen.tolist() for span in _spans(self, request)]
+        return pd.DataFrame(spans, columns=["request", "phase", "start_s", "end_s"])
 
     def explain(self, request: int) -> str:
         """Return in plain sentences what happened to a request, and what its time went into."""
-        from course.serving.engine.reading import explain
+        spans = _spans(self, request)
+        prompt, output = self.work.prompt_tokens[request], self.work.output_tokens[request]
+        inside = int(
+            (self.arrival_s[:request] <= self.arrival_s[request]).sum()
+            - (self.finish_s[:request] <= self.arrival_s[request]).sum()
+            - (self.status[:request] == Status.REJECTED).sum()
+        )
+        lines = [
+            f"Request {request} ({prompt} prompt tokens, {output} output tokens) arrived at "
+            f"{self.arrival_s[request]:.3f} s; {inside} earlier ones were in the engine."
+        ]
+        if self.status[request] == Status.REJECTED:
+            return "\n".join([*lines, _why_rejected(self, int(prompt + output - 1))])
+        words = {
+            "queued": "waited in the queue",
+            "prefill": "had its prompt computed",
+            "decode": "made tokens",
+            "preempted": "was preempted, lost its cache and waited again",
+            "recompute": "had its prompt and tokens computed again",
+            "stalled": "stood still in its seat while others decoded",
+            "idle slot": "was over, but kept its slot in the batch",
+        }
+        for _, phase, start_s, end_s in spans:
+            lines.append(f"{start_s:10.3f} s  {seconds(end_s - start_s):>8}  {words[phase]}")
+        lines.append(_verdict(self, request))
+        return "\n".join(lines)
 
-        return explain(self, request)
+
+# --- one request's story -------------------------------------------------------------------------
+
+
+def _spans(run: Run, request: int) -> list[Span]:
+    """Return a request's stretches in order; none for a rejected one."""
+    if not 0 <= request < len(run):
+        raise ValueError(f"request={request} was not offered; give 0 … {len(run) - 1}")
+    if run.status[request] == Status.REJECTED:
+        return []
+    over_s = float(run.finish_s[request])
+    if np.isnan(over_s):
+        over_s = max(run.end_s, float(run.arrival_s[request]))
+    begun_s = float(run.scheduled_s[request])
+    if np.isnan(begun_s):
+        return [(request, "queued", float(run.arrival_s[request]), over_s)]
+    changes = [(float(run.arrival_s[request]), "queued"), (begun_s, "prefill")]
+    interruptions = run.interruptions(request)
+    if interruptions.shape[0] == 0 or interruptions[0, 1] > 0:
+        changes.append((float(run.first_token_s[request]), "decode"))
+    changes += _interrupted(run, interruptions)
+    spans = []
+    for place, (start_s, phase) in enumerate(changes):
+        end_s = changes[place + 1][0] if place + 1 < len(changes) else over_s
+        if start_s < end_s:
+            spans.append((request, phase, start_s, end_s))
+    return spans + _idle_slot(run, request, over_s)
+
+
+def _interrupted(run: Run, interruptions: npt.NDArray[np.int32]) -> list[tuple[float, str]]:
+    """Return what changes when, from the rows of a request's interruptions."""
+    from course.serving.engine.kernels import steps as k
+
+    changes = []
+    for row in interruptions.tolist():
+        stalled = row[k.GAP_BACK] == k.KEPT
+        changes.append((_start_s(run, row[k.GAP_LOST]), "stalled" if stalled else "preempted"))
+        if row[k.GAP_BACK] >= 0:
+            changes.append((_start_s(run, row[k.GAP_BACK]), "recompute"))
+        if row[k.GAP_RESUMED] >= 0:
+            resumed = row[k.GAP_RESUMED]
+            back_s = _start_s(run, resumed) if stalled else float(run.step_end_s[resumed])
+            changes.append((back_s, "decode"))
+    return changes
+
+
+def _start_s(run: Run, step: int) -> float:
+    """Return when a step began that followed another without a pause."""
+    return float(run.step_end_s[step - 1])
+
+
+def _idle_slot(run: Run, request: int, over_s: float) -> list[Span]:
+    """Return the stretch in which a request that ended in a static batch still counts."""
+    if run.batch is None:
+        return []
+    ends_s = run.finish_s[run.batch == run.batch[request]]
+    last_s = run.end_s if np.isnan(ends_s).any() else float(ends_s.max())
+    return [(request, "idle slot", over_s, last_s)] if over_s < last_s else []
+
+
+def _why_rejected(run: Run, final_tokens: int) -> str:
+    config = run.config
+    if not config.enable_chunked_prefill and final_tokens > config.max_num_batched_tokens:
+        return (
+            f"It was rejected: it grows to {final_tokens} tokens, and without chunked prefill a "
+            f"step may compute at most {config.max_num_batched_tokens}."
+        )
+    needed = -(-final_tokens // config.block_size)
+    return (
+        f"It was rejected: it grows to {final_tokens} tokens, which need {needed} KV blocks of "
+        f"{config.block_size}, and there are {config.num_kv_blocks}."
+    )
+
+
+def _verdict(run: Run, request: int) -> str:
+    """Return TTFT, TPOT and E2E in a sentence, and the longest gap with what was in its step."""
+    if run.status[request] != Status.FINISHED:
+        return f"It was not finished: {run.emitted_tokens[request]} tokens came."
+    text = f"TTFT {seconds(float(run.ttft_s[request]))}, E2E {seconds(float(run.e2e_s[request]))}"
+    steps = run.token_steps(request)
+    if steps.size < 2:
+        return f"{text}; with one token it has no TPOT."
+    gaps_s = np.diff(run.step_end_s[steps])
+    longest = int(gaps_s.argmax())
+    between = slice(int(steps[longest]) + 1, int(steps[longest + 1]) + 1)
+    prefilled = int(run.step_prefill_tokens[between].sum())
+    return (
+        f"{text}, TPOT {seconds(float(run.tpot_s[request]))}; its longest gap, "
+        f"{seconds(float(gaps_s[longest]))}, had {prefilled} prefill tokens in it."
+    )

@@ -2,7 +2,7 @@
 
 The clients may lose patience and send again, the gate may say no; the engine behind it is that of
 `simulate`, and without patience, retries and gate the two give the same run. What goes in is in
-`clients` and `admission`, what comes out in `service_run`, the rules are in `_service_kernels`.
+`clients` and `admission`, what comes out in `service_run`, the rules are in `kernels.service`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from course.serving._arguments import at_least
-from course.serving.cost import COEFFICIENTS, KernelCost, StepCost, StepFeatures
-from course.serving.engine import _service_kernels as k
-from course.serving.engine._service_plain import as_arrays, listed, plain_service
-from course.serving.engine._service_setup import (
+from course.serving.engine.admission import Admission, AdmissionPolicy, LongPrompts, PythonAdmission
+from course.serving.engine.clients import Patience, Retry, Users
+from course.serving.engine.config import EngineConfig
+from course.serving.engine.kernels import service as k
+from course.serving.engine.kernels.service_state import Asked, Attempts, Server, Steps, Terms
+from course.serving.engine.service_plain import as_arrays, listed, plain_service
+from course.serving.engine.service_run import ServiceRun
+from course.serving.engine.service_setup import (
     Setting,
     asked_of,
     checked_setting,
@@ -27,17 +31,8 @@ from course.serving.engine._service_setup import (
     new_server,
     terms_of,
 )
-from course.serving.engine._service_state import Asked, Attempts, Server, Steps, Terms
-from course.serving.engine.admission import (
-    Admission,
-    AdmissionPolicy,
-    LongPrompts,
-    PythonAdmission,
-)
-from course.serving.engine.clients import Patience, Retry, Users
-from course.serving.engine.config import EngineConfig
-from course.serving.engine.service_run import ServiceRun
 from course.serving.engine.simulation import _check_kinds, _kernel_form
+from course.serving.pricing import COEFFICIENTS, KernelCost, StepCost, StepFeatures
 from course.serving.workload import Workload
 
 FIRST_STEPS = 100_000

@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course.serving import metrics
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray, at_least
-from course.serving.cost import StepCost
-from course.serving.engine._service_state import Attempts, Server, Steps
 from course.serving.engine.admission import Verdict
-from course.serving.metrics import SLO, RequestTable, Summary, Window
-from course.serving.timelines import BoolArray, Status
+from course.serving.engine.kernels.service_state import Attempts, Server, Steps
+from course.serving.pricing import StepCost
+from course.serving.requests import SLO, BoolArray, RequestTable, Status, Summary, Window, metrics
 from course.serving.workload import Workload
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from course.serving.engine._service_setup import Setting
+    from course.serving.engine.service_setup import Setting
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, at_least, numbers, same_length, whole
-from course.serving.cost import COEFFICIENTS, KernelCost, StepCost, StepFeatures
-from course.serving.engine._state import Load, Log, Rules, Users, Work
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
 from course.serving.engine.run import Run
+from course.serving.pricing import COEFFICIENTS, KernelCost, StepCost, StepFeatures
 from course.serving.workload import Seed, Workload
 
 _NO_NUMBERS: FloatArray = np.empty(0)
@@ -207,7 +207,7 @@ def _load(work: Workload, is_open: bool) -> Load:
 def _rules(
     work: Workload, is_open: bool, config: EngineConfig, form: KernelCost | None, horizon_s: float
 ) -> Rules:
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     way, order = config.way, config.order_key
     batching = {"static": k.STATIC, "windowed": k.WINDOWED, "adaptive": k.ADAPTIVE}
@@ -276,12 +276,12 @@ def _or_inf(value: float | None) -> float:
 
 def _choose(rules: Rules, cost: StepCost, config: EngineConfig, compiled: bool) -> _Loops:
     """Return the fastest loop that knows the rules; plain Python where a caller's code is in it."""
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     compiled = compiled and rules.order != k.CUSTOM
     functions: Any = k
     if not compiled:
-        from course.serving.engine._plain import plain_loops
+        from course.serving.engine.plain import plain_loops
 
         own_cost = None if rules.cost != k.PLAIN_PYTHON else cost
         own_order = config.order_key if rules.order == k.CUSTOM else None
@@ -301,14 +301,14 @@ def _by_the_rules(rules: Rules) -> bool:
     They must where some of them may stand still (whole prompts can fill more seats than the
     budget lets decode), and where a victim of preemption is not the last in order of admission.
     """
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     may_stand_still = not rules.chunked and rules.seats > rules.budget
     return may_stand_still or (rules.order == k.PRIORITY and rules.blocks >= 0)
 
 
 def _work(rules: Rules, users: Users, requests: int) -> Work:
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     at = np.zeros(k.AT_SIZE, dtype=np.int64)
     at[k.FREE] = max(rules.blocks, 0)
@@ -331,7 +331,7 @@ def _work(rules: Rules, users: Users, requests: int) -> Work:
 
 
 def _empty_log(rules: Rules, requests: int) -> Log:
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     steps = min(16 * requests + 256, 100_000)
     interruptible = rules.blocks >= 0 or not rules.chunked
@@ -361,7 +361,7 @@ def _run_to_end(
     progress: bool,
 ) -> Log:
     """Call the loop until it is done, giving its log more room whenever it asks for it."""
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     requests = load.prompt.size
     log = _empty_log(rules, requests)
@@ -386,7 +386,7 @@ def _run_to_end(
 
 def _longer(log: Log, state: Work, rules: Rules, requests: int, slice_steps: int) -> Log:
     """Return the log with more room: as much as the run so far lets expect, and little more."""
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     steps, rows = int(state.at[k.STEPS]), int(state.at[k.GAPS])
     if steps >= log.step_end_s.size:
@@ -415,7 +415,7 @@ def _resized(array: npt.NDArray[Scalar], used: int, room: int) -> npt.NDArray[Sc
 
 def _cut(log: Log, steps: int, rows: int) -> Log:
     """Return the log without the room that was not used."""
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     log.step_end_s.resize(steps, refcheck=False)
     log.step_work.resize(steps, refcheck=False)
@@ -424,7 +424,7 @@ def _cut(log: Log, steps: int, rows: int) -> Log:
 
 
 def _costless_step(cost: StepCost, state: Work, now_s: float) -> ValueError:
-    from course.serving.engine import _kernels as k
+    from course.serving.engine.kernels import steps as k
 
     features = StepFeatures(*state.at[k.COSTLESS : k.COSTLESS + 4].tolist())
     return ValueError(

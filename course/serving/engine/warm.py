@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course.serving.cost import LinearStepCost
 from course.serving.engine import modes, orders
 from course.serving.engine.clients import Retry
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.run import Run
 from course.serving.engine.simulation import simulate
+from course.serving.pricing import LinearStepCost
 from course.serving.workload import Workload
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from course.serving.conventions import as_reported_by
-from course.serving.metrics import RequestTimeline, Summary, summarize
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import (
+from course.serving.files import Fields, ResultFileError, excerpt, printable
+from course.serving.requests import RequestTimeline, Summary, as_reported_by, as_table, summarize
+from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
+from course.serving.results.pieces import (
     Room,
     error_text,
     latency,
@@ -18,15 +18,6 @@ from course.serving.results._pieces import (
     told,
     with_rates,
 )
-from course.serving.results._texts import excerpt, printable
-from course.serving.results.nouns import (
-    BenchmarkRun,
-    Finding,
-    Latency,
-    ResultFileError,
-    RunSummary,
-)
-from course.serving.timelines import as_table
 
 TOOL = "aiperf"
 

@@ -8,16 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from course.serving.results._texts import printable_path
+from course.serving.files import ResultFileError, printable_path
 from course.serving.results.loading import load_result
-from course.serving.results.nouns import (
-    BenchmarkResult,
-    BenchmarkRun,
-    Latency,
-    ResultFileError,
-    RunSummary,
-)
-from course.words import figures, seconds
+from course.serving.results.nouns import BenchmarkResult, BenchmarkRun, Latency, RunSummary
+from course.words import rounded, seconds
 
 
 @dataclass(frozen=True)
@@ -99,7 +93,7 @@ def _load(s: RunSummary) -> str:
         parts.append(f"{s.completed:,}{of} requests")
     if s.asked_per_s is not None:
         at_once = math.isinf(s.asked_per_s)
-        parts.append("no limit on the rate" if at_once else f"asked {figures(s.asked_per_s)}/s")
+        parts.append("no limit on the rate" if at_once else f"asked {rounded(s.asked_per_s)}/s")
     if s.max_concurrency:
         parts.append(f"at most {s.max_concurrency} at once")
     if s.duration_s:
@@ -114,7 +108,7 @@ def _rates(s: RunSummary) -> str:
         ("goodput/s", s.goodput_per_s),
         ("in flight", s.concurrency),
     )
-    return ", ".join(f"{figures(v)} {name}" for name, v in named if v is not None) or "no rates"
+    return ", ".join(f"{rounded(v)} {name}" for name, v in named if v is not None) or "no rates"
 
 
 def _latency(part: Latency) -> str:

@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from course.serving.conventions import Reported, as_reported_by
-from course.serving.metrics import mean_concurrency, peak_concurrency, stopwatch, summarize
+from course.serving.requests import (
+    Reported,
+    as_reported_by,
+    mean_concurrency,
+    peak_concurrency,
+    stopwatch,
+    summarize,
+)
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
-from course.words import figures, percent, seconds
+from course.words import percent, rounded, seconds
 
 TPOT_TOLERANCE = 0.05
 LITTLE_TOLERANCE = 0.1
@@ -134,11 +140,11 @@ def _little(run: BenchmarkRun) -> Iterator[Finding]:
     if known is None:
         return
     inside, statistic = known
-    law = f"Little's law: {_per_s(s.requests_per_s)} × {statistic} = {figures(inside)} in flight"
+    law = f"Little's law: {_per_s(s.requests_per_s)} × {statistic} = {rounded(inside)} in flight"
     # the law holds for means; a median or a sum of parts only comes near
     tolerance = LITTLE_TOLERANCE if statistic == "mean E2E" else 0.25
     if s.concurrency and abs(inside - s.concurrency) > tolerance * s.concurrency:
-        yield Finding("little", f"{law}, but the file says {figures(s.concurrency)}")
+        yield Finding("little", f"{law}, but the file says {rounded(s.concurrency)}")
     cap = s.max_concurrency
     if not cap:
         return
@@ -187,8 +193,8 @@ def _concurrency(run: BenchmarkRun) -> Iterator[Finding]:
         if mean is not None and abs(mean - s.concurrency) > LITTLE_TOLERANCE * s.concurrency:
             yield Finding(
                 "cap",
-                f"the start times give {figures(mean)} requests in flight on average, the file "
-                f"says {figures(s.concurrency)}",
+                f"the start times give {rounded(mean)} requests in flight on average, the file "
+                f"says {rounded(s.concurrency)}",
             )
 
 
@@ -234,7 +240,7 @@ def _itl(run: BenchmarkRun) -> Iterator[Finding]:
     if s.tpot.mean_s and not 0.8 <= s.itl.mean_s / s.tpot.mean_s <= 1.25:
         ratio = s.itl.mean_s / s.tpot.mean_s
         why = (
-            f"chunks carry about {figures(ratio, 2)} tokens each, or short answers are slower"
+            f"chunks carry about {rounded(ratio, 2)} tokens each, or short answers are slower"
             if ratio > 1
             else "gaps inside a chunk counted as 0, or long answers are faster"
         )
@@ -379,7 +385,7 @@ def _sums(run: BenchmarkRun) -> Iterator[Finding]:
         if said is not None and own and abs(said - own) > 0.05 * own:
             yield Finding(
                 "window",
-                f"{name} is {figures(said)}, but counts over the duration give {figures(own)}: "
+                f"{name} is {rounded(said)}, but counts over the duration give {rounded(own)}: "
                 "another window (ramp, drain, cut-off requests), or failures counted in",
             )
     if s.goodput_per_s is not None and s.goodput_per_s > 1.001 * (s.requests_per_s or per_s):
@@ -416,7 +422,7 @@ def _n(count: int, of: str = "") -> str:
 
 
 def _per_s(value: float | None) -> str:
-    return f"{figures(value or 0.0)} requests/s"
+    return f"{rounded(value or 0.0)} requests/s"
 
 
 CHECKS: tuple[Callable[[BenchmarkRun], Iterator[Finding]], ...] = (

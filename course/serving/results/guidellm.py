@@ -7,16 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import Room, latency, of_each, told, with_rates
-from course.serving.results.nouns import (
-    BenchmarkRun,
-    Finding,
-    Latency,
-    ResultFileError,
-    RunSummary,
-)
-from course.serving.timelines import RequestTable, Status
+from course.serving.files import Fields, ResultFileError
+from course.serving.requests import RequestTable, Status
+from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
+from course.serving.results.pieces import Room, latency, of_each, told, with_rates
 
 TOOL = "guidellm"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import latency, share_of, told, with_rates
+from course.serving.files import Fields
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
+from course.serving.results.pieces import latency, share_of, told, with_rates
 
 TOOL = "inference-perf"
 

@@ -6,17 +6,10 @@ import math
 
 import numpy as np
 
-from course.serving.metrics import Distribution, distribution
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import Room, told, with_rates
-from course.serving.results.nouns import (
-    BenchmarkRun,
-    Finding,
-    Latency,
-    ResultFileError,
-    RunSummary,
-)
-from course.serving.timelines import RequestTable, Status
+from course.serving.files import Fields, ResultFileError
+from course.serving.requests import Distribution, RequestTable, Status, distribution
+from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
+from course.serving.results.pieces import Room, told, with_rates
 
 TOOL = "llmperf"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from course.serving.files import BINARY_SIGNS, ResultFileError, checked_path, excerpt, json_values
 from course.serving.results import (
     aiperf,
     guidellm,
@@ -17,11 +18,9 @@ from course.serving.results import (
     sglang,
     vllm,
 )
-from course.serving.results._files import BINARY_SIGNS, checked_path, json_values
-from course.serving.results._pieces import Room
-from course.serving.results._texts import excerpt
 from course.serving.results.checks import check_file, check_run
-from course.serving.results.nouns import BenchmarkResult, BenchmarkRun, ResultFileError
+from course.serving.results.nouns import BenchmarkResult, BenchmarkRun
+from course.serving.results.pieces import Room
 
 MAX_RUNS = 20_000
 """A file with more runs than this is no benchmark's."""

@@ -9,28 +9,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from course.serving.results._texts import printable
-from course.serving.timelines import RequestTable, RequestTimeline
+from course.serving.requests import RequestTable, RequestTimeline
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-
-
-class ResultFileError(ValueError):
-    """A file that cannot be used; `what` says why, `place` where in it, `path` which file.
-
-    >>> str(ResultFileError("ends inside an object", "line 3", "run.jsonl"))
-    'run.jsonl, line 3: ends inside an object'
-    """
-
-    def __init__(self, what: str, place: str = "", path: str = "") -> None:
-        self.what, self.place, self.path = what, place, path
-        where = ", ".join(printable(part, 300) for part in (path, place) if part)
-        super().__init__(printable(f"{where}: {what}" if where else what, 1200))
-
-    def of_file(self, path: str) -> ResultFileError:
-        """Return the same error with the file's name."""
-        return ResultFileError(self.what, self.place, path)
 
 
 @dataclass(frozen=True)
@@ -163,19 +145,3 @@ class BenchmarkResult:
             for finding in run.findings
         )
         return (*(finding.text for finding in self.findings), *of_runs)
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """The requests of a trace, one number a request: what a `Workload` is made of.
-
-    `arrival_s` rises from 0; token counts are at least 1; rows that could not be requests were
-    left out, and `warnings` says how many and why.
-    """
-
-    arrival_s: FloatArray
-    prompt_tokens: IntArray
-    output_tokens: IntArray
-    layout: str
-    path: str = ""
-    warnings: tuple[str, ...] = ()

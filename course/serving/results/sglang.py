@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import Room, keyed, latency, of_each, told, with_rates
-from course.serving.results._served import read_detail
+from course.serving.files import Fields
+from course.serving.requests import as_table
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
+from course.serving.results.pieces import Room, keyed, latency, of_each, told, with_rates
+from course.serving.results.served import read_detail
 from course.serving.results.vllm import asked_rate
-from course.serving.timelines import as_table
 
 TOOL = "sglang"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from course.serving.results._fields import Fields
-from course.serving.results._pieces import Room, keyed, latency, of_each, told, with_rates
-from course.serving.results._served import read_detail
-from course.serving.results.nouns import BenchmarkRun, Latency, ResultFileError, RunSummary
-from course.serving.timelines import as_table
+from course.serving.files import Fields, ResultFileError
+from course.serving.requests import as_table
+from course.serving.results.nouns import BenchmarkRun, Latency, RunSummary
+from course.serving.results.pieces import Room, keyed, latency, of_each, told, with_rates
+from course.serving.results.served import read_detail
 
 TOOL = "vllm"
 

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from course.serving._distributions import Distribution
-from course.serving.engine.run import Run
-from course.serving.metrics import SLO, Status, Summary
+from course.serving.engine import Run
+from course.serving.requests import SLO, Distribution, Status, Summary
 
 _SHARES: Final = {"median": 0.5, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 

@@ -17,11 +17,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import Admission, EngineConfig, Patience, Retry, Workload
-from course.serving.engine.service import simulate_service
-from course.serving.engine.service_run import ServiceRun
-from course.serving.metrics import SLO
+from course.serving.engine import (
+    Admission,
+    EngineConfig,
+    Patience,
+    Retry,
+    ServiceRun,
+    simulate_service,
+)
+from course.serving.pricing import RooflineStepCost
+from course.serving.requests import SLO
+from course.serving.workload import Workload
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

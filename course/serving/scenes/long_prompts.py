@@ -13,13 +13,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, Run, Workload, orders
-from course.serving.engine.admission import LongPrompts
-from course.serving.engine.pools import simulate_by_length
-from course.serving.engine.service import simulate_service
-from course.serving.engine.service_run import ServiceRun
-from course.serving.workload import Lognormal, Poisson, Quantiles, draw
+from course.serving.engine import (
+    EngineConfig,
+    LongPrompts,
+    Run,
+    ServiceRun,
+    orders,
+    simulate_by_length,
+    simulate_service,
+)
+from course.serving.pricing import RooflineStepCost
+from course.serving.workload import Lognormal, Poisson, Quantiles, Workload, draw
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course.serving.metrics import RequestTimeline, as_table
+from course.serving.requests.metrics import RequestTimeline, as_table
 from course.serving.results import BenchmarkRun, Latency, RunSummary
 from course.serving.results.checks import check_file, check_run, samples_for
 from tests.serving.results import layouts

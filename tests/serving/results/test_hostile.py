@@ -14,18 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course.serving.conventions import as_reported_by
-from course.serving.metrics import SLO, summarize
-from course.serving.results import (
-    BenchmarkResult,
-    ResultFileError,
-    Trace,
-    audit_files,
-    load_result,
-    load_trace,
-)
-from course.serving.results import _files as files
-from course.serving.results import _pieces as pieces
+from course.serving.files import ResultFileError
+from course.serving.files import reading as files
+from course.serving.requests.conventions import as_reported_by
+from course.serving.requests.metrics import SLO, summarize
+from course.serving.results import BenchmarkResult, audit_files, load_result
+from course.serving.results import pieces as pieces
+from course.serving.traces import Trace, load_trace
 from tests.serving.results import layouts
 
 LOADERS = (load_result, load_trace)

@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from course.serving.conventions import as_reported_by
-from course.serving.metrics import Status, summarize
-from course.serving.results import BenchmarkResult, ResultFileError, load_result
+from course.serving.files import ResultFileError
+from course.serving.requests.conventions import as_reported_by
+from course.serving.requests.metrics import Status, summarize
+from course.serving.results import BenchmarkResult, load_result
 from tests.serving.results import layouts
 
 

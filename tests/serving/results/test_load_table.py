@@ -8,12 +8,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from course.serving.files.errors import ResultFileError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.serving.results import load_table as reader
-from course.serving.results.load_table import is_table, load_table
-from course.serving.results.nouns import ResultFileError
+from course.serving.load import table as reader
+from course.serving.load.table import is_table, load_table
 
 
 def table(folder: Path, text: str) -> Path:

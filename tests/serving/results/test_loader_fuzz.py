@@ -20,7 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course.serving.results import ResultFileError, load_result, load_trace
+from course.serving.files import ResultFileError
+from course.serving.results import load_result
+from course.serving.traces import load_trace
 from tests.serving.results import layouts
 from tests.serving.results.test_hostile import ODD, loads_or_says_why
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.conventions import as_reported_by
-from course.serving.cost import RooflineStepCost
-from course.serving.engine import EngineConfig, LinearStepCost, Run, simulate, simulate_closed
-from course.serving.metrics import SLO, Summary, summarize
+from course.serving.engine import EngineConfig, Run, simulate, simulate_closed
+from course.serving.pricing import LinearStepCost
+from course.serving.pricing.linear import RooflineStepCost
+from course.serving.requests.conventions import as_reported_by
+from course.serving.requests.metrics import SLO, Summary, summarize
 from course.serving.results import BenchmarkResult, audit_files, load_result
 from course.serving.results.writing import write_vllm
 from course.serving.workload import Lognormal, Poisson, Workload, draw

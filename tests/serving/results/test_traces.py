@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from course.serving.results import ResultFileError, Trace, load_trace
-from course.serving.results import _files as files
+from course.serving.files import ResultFileError
+from course.serving.files import reading as files
+from course.serving.traces import Trace, load_trace
 from course.serving.workload import Workload
 
 

@@ -1,0 +1,39 @@
+"""A server under rising load: one point, a sweep, its knees, and the fleet planned from them."""
+
+from course.serving.load.broken_stick import broken_stick
+from course.serving.load.knee_report import KneeReport, gathered, report
+from course.serving.load.knees import Knee, Method, bare, find_knee, plateau_level
+from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measured_sweeps
+from course.serving.load.planning import Plan, plan
+from course.serving.load.point import measure
+from course.serving.load.rows import LoadRow, rows_of_points, rows_of_result, statistic_named
+from course.serving.load.sweeping import DrawnTraffic, Scenario, Sweep, sweep
+from course.serving.load.table import is_table, load_table
+
+__all__ = [
+    "DrawnTraffic",
+    "Knee",
+    "KneeReport",
+    "LoadRow",
+    "MeasuredSweep",
+    "Method",
+    "Plan",
+    "Scenario",
+    "Sweep",
+    "bare",
+    "broken_stick",
+    "catalogue_sweeps",
+    "find_knee",
+    "gathered",
+    "is_table",
+    "load_table",
+    "measure",
+    "measured_sweeps",
+    "plan",
+    "plateau_level",
+    "report",
+    "rows_of_points",
+    "rows_of_result",
+    "statistic_named",
+    "sweep",
+]

@@ -1,0 +1,38 @@
+"""Predicted against measured: constants fitted, points and logs compared; nothing is drawn."""
+
+from course.serving.validation.error_tables import fit_statement
+from course.serving.validation.knees import knees_frame, predicted_knees
+from course.serving.validation.log_replay import (
+    COMMITTED,
+    LOGS,
+    RULES,
+    replay,
+    replay_all,
+    replay_text,
+)
+from course.serving.validation.points import (
+    PointRow,
+    StepRow,
+    Validation,
+    validate,
+    validation_stages,
+    validation_text,
+)
+
+__all__ = [
+    "COMMITTED",
+    "LOGS",
+    "RULES",
+    "PointRow",
+    "StepRow",
+    "Validation",
+    "fit_statement",
+    "knees_frame",
+    "predicted_knees",
+    "replay",
+    "replay_all",
+    "replay_text",
+    "validate",
+    "validation_stages",
+    "validation_text",
+]
