@@ -361,7 +361,7 @@ FLEET_EXERCISES = (
             "math.ceil(peak / knee_low_per_s) + failures",
         ),
         explanation=(
-            "`course.serving.planning.plan` does the same, and names the reason for each replica. "
+            "`course.serving.load.plan` does the same, and names the reason for each replica. "
             "Failures are added, not multiplied: one spare for three replicas costs a third more, "
             "one for thirty costs 3 %."
         ),

@@ -55,7 +55,7 @@ def steady_tpot_s(
     so that tokens/s = batch / TPOT. One prompt a step, whole; `tests/ui/test_ch03_steady.py` holds
     it against the engine.
 
-    >>> from course.serving.cost import RooflineStepCost
+    >>> from course.serving.pricing import RooflineStepCost
     >>> step_s, tpot_s = steady_tpot_s(RooflineStepCost("Qwen3-8B", "H100-80GB-SXM"), 32, 2048, 256)
     >>> 1 < tpot_s / step_s < 2
     True
@@ -78,7 +78,7 @@ def kv_tokens(cost: RooflineStepCost) -> int:
 def room(cost: RooflineStepCost, tokens: float) -> int:
     """Return how many sequences of `tokens` fit into memory at once.
 
-    >>> from course.serving.cost import RooflineStepCost
+    >>> from course.serving.pricing import RooflineStepCost
     >>> room(RooflineStepCost("Llama-3.1-8B", "RTX-4090"), 2048)
     16
     """

@@ -75,7 +75,7 @@ class JointRun:
 
     @cached_property
     def requests(self) -> RequestTable:
-        """The requests as `course.serving.metrics` takes them."""
+        """The requests as `course.serving.requests` takes them."""
         return RequestTable(
             sent_s=self.arrival_s,
             first_token_s=self.first_token_s,
@@ -183,7 +183,7 @@ def simulate_pools(
     Raises ValueError for a pool that is no (cost, config), for static or windowed batching in the
     second, and for bytes or times that are negative or a link without speed.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> pool = (LinearStepCost(fixed_s=1.0), EngineConfig())
     >>> run = simulate_pools(Workload([0.0], [8], [3]), pool, pool, kv_bytes_per_token=1.0,
     ...                      link_bytes_per_s=16.0)
@@ -237,7 +237,7 @@ def simulate_by_length(
 
     Raises ValueError for a limit that is negative, and for an engine that is no (cost, config).
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> engine = (LinearStepCost(per_prefill_token_s=0.01, per_decode_seq_s=0.01), EngineConfig())
     >>> work = Workload([0.0, 0.0], prompt_tokens=[1000, 10], output_tokens=[1, 1])
     >>> simulate_by_length(work, 100, engine, engine).ttft_s.tolist()

@@ -192,7 +192,7 @@ class Run:
 
     @cached_property
     def requests(self) -> RequestTable:
-        """The requests as `course.serving.metrics` takes them."""
+        """The requests as `course.serving.requests` takes them."""
         return RequestTable.trusted(
             sent_s=self.arrival_s,
             first_token_s=self.first_token_s,
@@ -219,7 +219,7 @@ class Run:
         `window`: what rates are divided by, `self.window()` if left out; `self.steady_state()`
         leaves out the ramp and the drain.
 
-        >>> from course.serving.cost import LinearStepCost
+        >>> from course.serving.pricing import LinearStepCost
         >>> from course.serving.engine import simulate
         >>> work = Workload([0.0, 0.0], prompt_tokens=[9, 9], output_tokens=[3, 1])
         >>> found = simulate(work, LinearStepCost(fixed_s=0.5)).summary(SLO(ttft_s=0.5))

@@ -65,7 +65,7 @@ def simulate_service(
     Raises ValueError for arguments that are not of their kind, for a cost that gives no finite
     time above 0 s, for a policy that fails, and where clients would retry for ever.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> work = Workload([0.0, 0.0], prompt_tokens=[9, 9], output_tokens=[2, 1])
     >>> run = simulate_service(work, LinearStepCost(fixed_s=1.0), EngineConfig(max_num_seqs=1),
     ...                        patience=Patience(ttft_s=2.5), retry=Retry(attempts=2))

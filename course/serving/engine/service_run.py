@@ -193,7 +193,7 @@ class ServiceRun:
 
     @cached_property
     def requests(self) -> RequestTable:
-        """The requests as `course.serving.metrics` takes them, by the user's clock."""
+        """The requests as `course.serving.requests` takes them, by the user's clock."""
         last = self.attempts.emitted_tokens[self.last_attempt]
         return RequestTable.trusted(
             sent_s=self.first_sent_s,
@@ -236,8 +236,8 @@ class ServiceRun:
     def summary(self, slo: SLO | None = None, *, window: Window | None = None) -> Summary:
         """Return the requests' metrics by the user's clock; refused and timed out ones are misses.
 
-        >>> from course.serving.cost import LinearStepCost
-        >>> from course.serving.engine import Patience, Workload, simulate_service
+        >>> from course.serving.pricing import LinearStepCost
+        >>> from course import Patience, Workload, simulate_service
         >>> work = Workload([0.0, 0.0], prompt_tokens=[9, 9], output_tokens=[3, 1])
         >>> run = simulate_service(work, LinearStepCost(per_prefill_token_s=0.1, fixed_s=0.1),
         ...                        patience=Patience(ttft_s=1.0))

@@ -50,7 +50,7 @@ def simulate(
 
     Raises ValueError for a cost that does not give a finite time above 0 s for some step.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> work = Workload([0.0, 0.0], prompt_tokens=[100, 50], output_tokens=[3, 1])
     >>> run = simulate(work, LinearStepCost(fixed_s=1.0))
     >>> run.finish_s.tolist(), run.token_times(0).tolist()
@@ -83,7 +83,7 @@ def simulate_closed(
 
     Raises ValueError as `simulate`, and for users below 1 or times that are negative or NaN.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> from course.serving.workload import Fixed, closed_loop_work
     >>> work = closed_loop_work(3, Fixed(10), Fixed(2), seed=0)
     >>> simulate_closed(1, 0.5, work, LinearStepCost(fixed_s=1.0)).arrival_s.tolist()

@@ -73,7 +73,7 @@ def report(sweep: MeasuredSweep, slo_s: Mapping[str, float], stat: str = "P99") 
     strictest that it does tell stands in, and a warning says so. Raises ValueError for a `stat`
     that is none.
 
-    >>> from course.serving.measured_sweeps import catalogue_sweeps
+    >>> from course.serving.load import catalogue_sweeps
     >>> found = report(catalogue_sweeps()[6], {"TTFT": 2.0})
     >>> [round(knee.load) for knee in found.knees if knee.load]
     [71, 54, 40]

@@ -116,8 +116,8 @@ def plan(
 
     Raises ValueError where the sweep has no SLO knee, or for unusable numbers.
 
-    >>> from course.serving.capacity import DrawnTraffic, Scenario, sweep
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.load import DrawnTraffic, Scenario, sweep
+    >>> from course.serving.pricing import LinearStepCost
     >>> from course.serving.workload import Fixed
     >>> scenario = Scenario(LinearStepCost(fixed_s=0.02), DrawnTraffic(Fixed(50), Fixed(20)),
     ...                     requests=300, slo=SLO(ttft_s=0.2, quantile=0.95))

@@ -97,7 +97,7 @@ class Scenario:
 
     Raises ValueError that names the argument and the value.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> from course.serving.workload import Fixed
     >>> Scenario(LinearStepCost(0.01), DrawnTraffic(Fixed(100), Fixed(20))).load_unit
     'requests/s'
@@ -281,7 +281,7 @@ def sweep(
 
     Raises ValueError for loads or seeds that are not usable.
 
-    >>> from course.serving.cost import LinearStepCost
+    >>> from course.serving.pricing import LinearStepCost
     >>> from course.serving.workload import Fixed
     >>> server = LinearStepCost(fixed_s=0.02, per_decode_seq_s=1e-3)
     >>> scenario = Scenario(server, DrawnTraffic(Fixed(50), Fixed(20)), EngineConfig(8),

@@ -1,6 +1,6 @@
 """What a step's cost is to the engine: features in, seconds out; no formula lives here.
 
-The public address of these names is `course.serving.cost`.
+The public address of these names is `course.serving.pricing`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A step is whatever the scheduler put together; a cost sees only its `StepFeatures`, so costs and
 schedulers can be exchanged freely. `LinearStepCost` takes five prices as they are given;
-`RooflineStepCost`, in `course.serving.roofline`, works them out from a model and a GPU.
+`RooflineStepCost`, in `roofline`, works them out from a model and a GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What eleven benchmark tools print for the same timestamps; our own metrics live elsewhere.
 
 Every tool is one small function below, put together from the same few pieces, with its rule in
-one line of the table at the end. The course's own answer is `course.serving.metrics.summarize`.
+one line of the table at the end. The course's own answer is `metrics.summarize`.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Run:
         return found
 
     def gaps_s(self, expansion: Expansion) -> list[Number]:
-        """The gaps of all successes in one list; see `course.serving.timelines.gaps_s`."""
+        """The gaps of all successes in one list; see `timelines.gaps_s`."""
         done = [t for t in self.timelines if t.status == Status.FINISHED]
         return [gap_s for t in done for gap_s in gaps_s(t, expansion)]
 

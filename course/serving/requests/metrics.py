@@ -3,7 +3,7 @@
 One contract for simulated and measured requests: `summarize` takes a `RequestTable` (one array a
 column) or a list of `RequestTimeline`. A number that is not defined is None (NaN inside arrays)
 and is counted; it is never 0 and never negative. What a benchmark tool would print for the same
-timestamps is in `course.serving.conventions`.
+timestamps is in `conventions`.
 """
 
 from __future__ import annotations

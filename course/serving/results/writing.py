@@ -33,8 +33,8 @@ def write_vllm(
     cannot be written.
 
     >>> import tempfile
-    >>> from course.serving.cost import LinearStepCost
-    >>> from course.serving.engine import Workload, simulate
+    >>> from course.serving.pricing import LinearStepCost
+    >>> from course import Workload, simulate
     >>> from course.serving.results import load_result
     >>> work = Workload([0.0, 0.5], prompt_tokens=[9, 9], output_tokens=[3, 2])
     >>> with tempfile.TemporaryDirectory() as folder:

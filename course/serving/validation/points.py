@@ -2,7 +2,7 @@
 
 `validate` computes it anew (minutes); the result is kept in `data/validation/`, and `fit_statement`
 and the notebooks read it there. No constant is set here: those in force are
-`course.serving.roofline.DEFAULTS`. Writing the tables is `course.commands.validate`.
+`course.serving.pricing.DEFAULTS`. Writing the tables is `course.commands.validate`.
 """
 
 from __future__ import annotations
