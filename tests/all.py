@@ -1,8 +1,12 @@
-"""Runs every stage of the tests, two at a time, and says how long each took.
+"""Runs the tests of a lane, two stages at a time, and says how long each took.
 
-    python tests/all.py            all stages
-    python tests/all.py unit       only the named ones
+    python tests/all.py            what `make test` runs: proves that the course works here
+    python tests/all.py quick      what a maintainer runs before a commit
+    python tests/all.py deep       every seed, many random cases, all notebooks, oldest dependencies
+    python tests/all.py bench      the benchmarks, alone on the machine
+    python tests/all.py unit       only the named stages (style, unit, doctests, notebooks, browser)
 
+Each stage's lines are printed as they come, with the stage's name before them.
 Exit status 1 if a stage failed; the stages after it still run.
 """
 
@@ -11,20 +15,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = [sys.executable, "-m", "pytest", "-q"]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:benchmark"]
 # nbval's plugin imports what the unit tests turn into errors, and xdist would split one notebook
 # over two workers without loadfile.
 NBVAL = [
     *PYTEST, "--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120", "-n", "2",
-    "--dist", "loadfile", "-p", "no:hypothesispytest", "-p", "no:benchmark", "-W", "default",
+    "--dist", "loadfile", "-p", "no:hypothesispytest", "-W", "default",
 ]  # fmt: skip
-
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 
 STAGES: dict[str, list[list[str]]] = {
@@ -35,22 +40,31 @@ STAGES: dict[str, list[list[str]]] = {
         [LINT_IMPORTS, "--no-logo"],
     ],
     "unit": [
-        [*PYTEST, "-n", "2", "-p", "no:benchmark", "tests", "--ignore=tests/browser",
-         "--ignore=tests/benchmarks", "--ignore=tests/notebooks/test_graded.py"],
+        [*PYTEST, "-n", "2", "tests", "--ignore=tests/browser", "--ignore=tests/benchmarks",
+         "--ignore=tests/notebooks/test_graded.py"],
     ],
-    "doctests": [[*PYTEST, "-p", "no:benchmark", "--doctest-modules", "course"]],
+    "doctests": [[*PYTEST, "--doctest-modules", "course"]],
     "notebooks": [
         [*NBVAL, "notebooks"],
-        [*PYTEST, "-n", "2", "-p", "no:benchmark", "tests/notebooks/test_graded.py"],
+        [*PYTEST, "-n", "2", "tests/notebooks/test_graded.py"],
     ],
-    "browser": [[*PYTEST, "-p", "no:benchmark", "tests/browser"]],
-    "benchmarks": [[*PYTEST, "tests/benchmarks", "-s", "--benchmark-disable-gc"]],
+    "browser": [[*PYTEST, "tests/browser"]],
+    "oldest": [[sys.executable, "tests/oldest.py"]],
+    "benchmarks": [
+        [sys.executable, "-m", "pytest", "-q", "tests/benchmarks", "-s", "--benchmark-disable-gc"]
+    ],
 }  # fmt: skip
 
-
-# The unit tests fill one core and a half; the other stages, which wait a lot, run beside them. The
-# benchmarks come last and alone.
-LANES = [["unit", "style", "doctests"], ["notebooks", "browser"]]
+# Stages side by side: the unit tests fill one core and a half, the others wait a lot.
+LANES: dict[str, list[list[str]]] = {
+    "quick": [["unit"], ["style"]],
+    "whole": [["unit", "style", "doctests"], ["notebooks", "browser"]],
+    "deep": [["unit", "style", "doctests"], ["notebooks", "browser", "oldest"]],
+    "bench": [["benchmarks"]],
+}
+ABOUT = {"quick": "about a minute", "whole": "about ten minutes", "deep": "about an hour",
+         "bench": "about ten minutes"}  # fmt: skip
+_PRINTING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -62,48 +76,56 @@ class Outcome:
     seconds: float
 
 
-def run_stage(stage: str, environment: dict[str, str], *, live: bool) -> Outcome:
-    """Run a stage's commands; print as it goes, or in one piece at the end."""
+def run_stage(stage: str, environment: Mapping[str, str]) -> Outcome:
+    """Run a stage's commands, and print their lines as they come."""
     start = time.perf_counter()
-    said, codes = [f"\n=== {stage}\n"], []
+    say(stage, "begins")
+    codes = []
     for command in STAGES[stage]:
-        if live:
-            print("".join(said), flush=True)
-            said = []
-            codes.append(subprocess.call(command, cwd=ROOT, env=environment))
-            continue
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        said.append(done.stdout)
-        codes.append(done.returncode)
-    if said:
-        print("".join(said), flush=True)
-    return Outcome(stage, not any(codes), time.perf_counter() - start)
+        with subprocess.Popen(
+            command, cwd=ROOT, env=dict(environment), text=True, encoding="utf-8",
+            errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            for line in process.stdout:
+                say(stage, line.rstrip("\n"))
+        codes.append(process.returncode)
+    outcome = Outcome(stage, not any(codes), time.perf_counter() - start)
+    say(stage, f"{'passed' if outcome.passed else 'FAILED'} after {outcome.seconds:.0f} s")
+    return outcome
 
 
-def run_lane(stages: list[str], environment: dict[str, str]) -> list[Outcome]:
+def say(stage: str, line: str) -> None:
+    """Print one line of a stage in one piece, whatever other stages print."""
+    with _PRINTING:
+        print(f"{stage:<10} | {line}", flush=True)
+
+
+def run_side(stages: Sequence[str], environment: Mapping[str, str]) -> list[Outcome]:
     """Run stages one after the other."""
-    return [run_stage(stage, environment, live=False) for stage in stages]
+    return [run_stage(stage, environment) for stage in stages]
 
 
 def main(wanted: list[str]) -> int:
-    """Run the wanted stages (all without any) and return the exit status."""
-    unknown = set(wanted) - set(STAGES)
-    if unknown:
-        print(f"no stage {', '.join(sorted(unknown))}; there are: {', '.join(STAGES)}")
+    """Run a lane (the whole one without a name) or single stages; return the exit status."""
+    unknown = set(wanted) - set(STAGES) - set(LANES)
+    if unknown or (len(wanted) > 1 and set(wanted) & set(LANES)):
+        print(
+            f"cannot run {' '.join(wanted)}; give one lane ({', '.join(LANES)}) "
+            f"or stages ({', '.join(STAGES)})"
+        )
         return 2
-    environment = {**os.environ, "COURSE_PROGRESS": "off"}
+    lane = wanted[0] if wanted and wanted[0] in LANES else "whole"
+    sides = [wanted] if wanted and wanted[0] in STAGES else LANES[lane]
+    environment = {**os.environ, "COURSE_PROGRESS": "off", "PYTHONUNBUFFERED": "1"}
+    if lane in ("quick", "deep"):
+        environment["COURSE_TESTS"] = lane
+    if sides is LANES[lane]:
+        print(f"The {lane} lane ({ABOUT[lane]} on two quiet cores).", flush=True)
     outcomes: list[Outcome] = []
-    if wanted:
-        outcomes = [run_stage(stage, environment, live=True) for stage in wanted]
-    else:
-        print("Running all stages; each prints when it is done (about half an hour).", flush=True)
-        with ThreadPoolExecutor(len(LANES)) as pool:
-            for lane in pool.map(lambda lane: run_lane(lane, environment), LANES):
-                outcomes += lane
-        outcomes.append(run_stage("benchmarks", environment, live=True))
+    with ThreadPoolExecutor(len(sides)) as pool:
+        for done in pool.map(lambda side: run_side(side, environment), sides):
+            outcomes += done
     print("\nstage        result    seconds")
     for outcome in outcomes:
         result = "passed" if outcome.passed else "FAILED"

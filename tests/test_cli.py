@@ -15,6 +15,8 @@ from course import cli, desk, doctor
 from course.cli import app
 from course.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 
 

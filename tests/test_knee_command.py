@@ -307,6 +307,7 @@ SLOW = "users,tok_s,p99_ttft,name\n" + "".join(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

@@ -44,6 +44,7 @@ def test_imports_run_one_way_and_in_no_circle() -> None:
     assert found.returncode == 0, found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "line", "contract"),
     [

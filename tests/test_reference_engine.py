@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.engine_invariants import check_invariants
 from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases
+from tests.lanes import examples
 from tests.reference_engine import (
     FINISHED,
     REJECTED,
@@ -29,7 +30,7 @@ from tests.reference_engine import (
 UNIT = (1.0, 0.0, 0.0, 0.0, 0.0)
 
 random_cases = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -799,12 +800,13 @@ def boundaries(run: ReferenceRun) -> list[tuple[float, float]]:
     return list(zip(run.step_end_s[:-1], run.step_start_s[1:], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("batching", BATCHINGS)
 def test_each_mode_and_order_has_its_cases(batching: str, order: str) -> None:
     """If it failed, a mode with an order would break the promises and nobody would have looked."""
 
-    @settings(random_cases, max_examples=25)
+    @settings(random_cases, max_examples=examples(25))
     @given(engine_cases(closed=None, batching=batching, order=order))
     def check(case: dict[str, Any]) -> None:
         check_invariants(run_case(case), case)
@@ -812,6 +814,7 @@ def test_each_mode_and_order_has_its_cases(batching: str, order: str) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_random_cases_reach_the_rare_rules() -> None:
     """If it failed, the random comparison would pass without trying what is hard."""
     seen: dict[str, int] = {}

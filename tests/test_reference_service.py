@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.reference_engine import run_case
 from tests.reference_service import (
     ACCEPT,
@@ -586,7 +587,7 @@ def test_a_preempted_answer_is_computed_again_in_the_decode_pool() -> None:
 
 
 # -- any case ------------------------------------------------------------------------------------
-@settings(EASY, max_examples=200)
+@settings(EASY, max_examples=examples(200))
 @given(engine_cases(closed=False, batching="continuous"))
 def test_without_clients_and_gate_it_is_the_engine(case: dict[str, Any]) -> None:
     """If it failed, the two references would mean two engines."""
@@ -599,6 +600,7 @@ def test_without_clients_and_gate_it_is_the_engine(case: dict[str, Any]) -> None
     assert same(engine.finish_s, ends)
 
 
+@pytest.mark.deep
 def test_the_random_cases_reach_every_rule() -> None:
     """If it failed, agreement on random cases would say nothing about the rule not reached."""
     reached: Counter[str] = Counter()

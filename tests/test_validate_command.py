@@ -19,6 +19,8 @@ from course.serving.validation.points import (
     committed_steps,
 )
 
+pytestmark = pytest.mark.slow
+
 FOUND = Validation(committed_points(), committed_steps(), committed_constants())
 
 

@@ -135,6 +135,7 @@ def test_rows_of_another_shape_are_refused_in_a_sentence(value: Any) -> None:
 # --- 1.2 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.deep
 def test_the_mean_flows_while_the_percentile_freezes() -> None:
     """The question says that both the report and the users are right."""
     for seed in range(6):

@@ -41,6 +41,8 @@ from course.serving import catalog
 from course.serving.engine import EngineConfig, modes, simulate
 from course.serving.pricing.linear import StepFeatures
 
+pytestmark = pytest.mark.slow
+
 BY_ID = {one.id: one for one in EXERCISES}
 SEEDS = (3, 11, 29)
 

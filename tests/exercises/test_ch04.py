@@ -14,6 +14,8 @@ from course.exercises import ch04_steps as steps
 from course.exercises import ch04_tokens as tokens
 from course.serving.pricing.linear import RooflineStepCost
 
+pytestmark = pytest.mark.slow
+
 SEEDS = pytest.mark.parametrize("seed", range(4))
 
 
@@ -76,6 +78,7 @@ def test_the_promise_of_the_budget_is_no_row_of_the_lessons_table() -> None:
         assert scene.try_budget(512, seed)["P99 of the gaps, ms"] < steps.GAP_MS
 
 
+@pytest.mark.deep
 def test_the_seats_that_stop_the_storm_do_so_on_every_draw() -> None:
     """The reference must not pass by luck, nor a row of the lesson's table."""
     for seed in (3, 77, 1234, 5005, 9001):

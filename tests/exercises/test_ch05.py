@@ -34,6 +34,8 @@ from course.exercises.ch05_tipping import (
 from course.exercises.judging import judge_answer
 from course.serving.requests import Status
 
+pytestmark = pytest.mark.slow
+
 BY_ID = {one.id: one for one in EXERCISES}
 
 

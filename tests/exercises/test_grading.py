@@ -33,6 +33,8 @@ from course.exercises.grading import (
 from course.exercises.inject import exercise_cells, solved, with_wrong_answers
 from course.exercises.registry import chapter_exercises
 
+pytestmark = pytest.mark.slow
+
 WARM_UPS = chapter_exercises(0)
 QUICK = Limits(notebook_s=60, cell_s=15)
 

@@ -21,9 +21,11 @@ from course.exercises.judging import CaseJudge, judge_answer
 from course.exercises.records import Record
 from course.exercises.registry import chapter_exercises, chapters
 from course.exercises.values import as_floats
+from tests.lanes import by_lane
 
 ALL = all_exercises()
-PAIRS = [(one, wrong) for one in ALL for wrong in one.wrong]
+TRIED = by_lane(quick=1, whole=None, deep=None)  # how many wrong answers of each exercise
+PAIRS = [(one, wrong) for one in ALL for wrong in one.wrong[:TRIED]]
 FUNCTIONS = [(one, wrong) for one, wrong in PAIRS if inspect.isfunction(one.reference)]
 
 every = pytest.mark.parametrize("one", ALL, ids=lambda one: one.id)
@@ -47,7 +49,7 @@ def test_the_stub_is_not_tried_yet(one: Exercise) -> None:
 
 
 @every
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(by_lane(quick=1, whole=2, deep=4)))
 def test_the_reference_as_a_student_would_hold_it_passes(one: Exercise, seed: int) -> None:
     answer = as_in_a_notebook(one.reference_source, one.answer_name)
     verdict = judge_answer(one, answer, seed=seed)
@@ -55,7 +57,7 @@ def test_the_reference_as_a_student_would_hold_it_passes(one: Exercise, seed: in
 
 
 @every_wrong
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(by_lane(quick=1, whole=1, deep=3)))
 def test_every_wrong_answer_fails_with_its_own_hint(one: Exercise, wrong: Wrong, seed: int) -> None:
     answer = as_in_a_notebook(source_of(wrong.answer, one.answer_name), one.answer_name)
     verdict = judge_answer(one, answer, seed=seed)
@@ -75,6 +77,7 @@ def test_misconceptions_and_hints_are_distinct(one: Exercise) -> None:
     assert len(set(texts)) == len(texts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "wrong"), FUNCTIONS, ids=[f"{one.id}-{w.misconception}" for one, w in FUNCTIONS]
 )
@@ -147,6 +150,7 @@ def assert_plain(one: Exercise, verdict: Verdict) -> None:
     assert len(card.text) < 4_000
 
 
+@pytest.mark.slow
 @every
 @pytest.mark.parametrize("name", CALLS)
 def test_an_answer_that_misbehaves_gets_a_plain_sentence(one: Exercise, name: str) -> None:
@@ -160,6 +164,7 @@ def test_an_answer_that_leaves_todo_inside_is_no_pass(one: Exercise) -> None:
     assert judge_answer(one, [TODO]).status == "failed"
 
 
+@pytest.mark.slow
 @every
 def test_inputs_do_not_depend_on_anything_but_the_seed(one: Exercise) -> None:
     assert judge_answer(one, one.reference, seed=7) == judge_answer(one, one.reference, seed=7)

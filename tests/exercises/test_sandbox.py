@@ -15,6 +15,8 @@ import pytest
 
 from course.exercises import sandbox
 
+pytestmark = pytest.mark.slow
+
 posix_only = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the alarm is POSIX's; the thread way is tested too"
 )

@@ -20,6 +20,8 @@ from course.serving.results import load_result
 from course.serving.workload import Fixed, Poisson, Workload, draw
 from tests.serving.results import layouts
 
+pytestmark = pytest.mark.slow
+
 COST = LinearStepCost(0.010, 2e-5, 0.0, 1e-4, 1e-8)
 
 

@@ -23,6 +23,8 @@ from course.measure.report import report
 from course.measure.timing import Case, Deadline
 from tests.measure.tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 torch: Any = pytest.importorskip("torch", reason="torch is optional; see README")
 
 ON_A_CPU = set(BENCHES) - {"launch_graph", "model_decode_graph"}

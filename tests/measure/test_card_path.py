@@ -25,6 +25,8 @@ from course.measure.timing import CudaClock
 from course.measure.transformer import cache_numbers, model_numbers
 from tests.measure.tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 torch: Any = pytest.importorskip("torch", reason="torch is optional; see README")
 
 

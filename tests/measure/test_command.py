@@ -17,6 +17,8 @@ from course.paths import ROOT
 from tests.measure.samples import RECORD
 from tests.measure.tiny import TINY
 
+pytestmark = pytest.mark.slow
+
 RUN = CliRunner()
 
 

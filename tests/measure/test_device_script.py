@@ -13,6 +13,8 @@ import pytest
 
 from course.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "tests" / "device" / "run.sh"
 
 

@@ -20,6 +20,8 @@ from tests.measure.samples import (
     dense_point,
 )
 
+pytestmark = pytest.mark.slow
+
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 

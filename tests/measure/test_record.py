@@ -28,6 +28,8 @@ from course.measure.record import (
 )
 from tests.measure.samples import CARD, DEVICE, RECORD, dense_point
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path = save_record(RECORD, tmp_path / "run.json")

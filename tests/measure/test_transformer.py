@@ -14,6 +14,8 @@ from course.measure.fitting import SMALL_KERNELS_PER_LAYER, SMALL_KERNELS_PER_ST
 from course.measure.record import ModelShape
 from course.measure.transformer import Decoder, model_numbers, weights_from
 
+pytestmark = pytest.mark.slow
+
 torch: Any = pytest.importorskip("torch", reason="torch is optional; see README")
 
 SEEDS = range(5)

@@ -15,6 +15,8 @@ from course.serving import catalog
 from course.serving.pricing.linear import DEFAULTS, RooflineStepCost
 from tests.notebooks.claims import prose_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def prose() -> str:

@@ -25,6 +25,8 @@ from course.serving.pricing.roofline import RESERVE_BYTES
 from course.serving.workload import Lognormal, Poisson, draw
 from tests.notebooks.claims import prose_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def prose() -> str:

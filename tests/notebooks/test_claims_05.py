@@ -17,6 +17,8 @@ from course.serving.scenes import burst as scenes
 from course.serving.requests import Status
 from tests.notebooks.claims import NOTEBOOKS, prose_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def prose() -> str:

@@ -23,6 +23,8 @@ from course.serving.load.point import measure, steady_window
 from course.serving.validation.knees import knees_frame, predicted_knees
 from tests.notebooks.claims import prose_of
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = DATA / "example_sweep"
 
 

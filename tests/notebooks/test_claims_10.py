@@ -27,6 +27,8 @@ from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.words import rounded
 from tests.notebooks.claims import prose_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def prose() -> str:

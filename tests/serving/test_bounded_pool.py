@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from course.serving import queueing
 from course.serving.queueing.bounded_pool import mmck
+from tests.lanes import examples
 
 LOADS = np.array([0.02, 0.3, 0.7, 0.95, 1.0, 1.05, 1.5, 4.0])
 
@@ -86,7 +87,7 @@ def test_a_simulation_agrees(load: float, servers: int, places: int) -> None:
     assert np.quantile(waits, 0.95) == pytest.approx(quantile, rel=0.02)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     load=st.floats(1e-3, 50.0),
     servers=st.integers(1, 40),

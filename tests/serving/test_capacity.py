@@ -231,6 +231,7 @@ def spawned() -> Executor:
     return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(3), spawned])
 def test_executors_give_the_same_bytes(make: object, opened: Sweep) -> None:
     """A sweep on a cluster is another experiment than the one at home."""

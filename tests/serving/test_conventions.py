@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from course.serving.requests.conventions import CONVENTIONS, Reported, as_reported_by
 from course.serving.requests.metrics import SLO, RequestTimeline
+from tests.lanes import examples
 from tests.serving.timeline_strategies import runs
 
 
@@ -29,6 +30,7 @@ WORKED = (
     ms(460, 460, [], 560, 300, error="HTTP 500"),
     ms(900, 900, [(1000, 4), (1100, 4)], 1110, 100),
 )
+
 LIMITS = SLO(ttft_s=0.4, tpot_s=0.055)
 NOT = "–"
 TABLE = """
@@ -186,7 +188,7 @@ def naive(tool: str, requests: list[RequestTimeline], length_s: float, slo: SLO)
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(runs())
 @example([])
 @pytest.mark.parametrize("tool", CONVENTIONS)

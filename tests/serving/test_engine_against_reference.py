@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from course.serving.engine import simulation
 from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases
+from tests.lanes import examples
 from tests.reference_engine import run_case
 from tests.serving.engine_cases import differences, run_of
 
@@ -37,22 +38,23 @@ def check(case: dict[str, Any], **options: Any) -> None:
         assert itl.quantile(q) == (None if expected is None else pytest.approx(expected, abs=2e-9))
 
 
-@settings(EASY, max_examples=1000)
+@settings(EASY, max_examples=examples(1000))
 @given(engine_cases(closed=None))
 def test_any_case(case: dict[str, Any]) -> None:
     check(case)
 
 
-@settings(EASY, max_examples=600)
+@settings(EASY, max_examples=examples(600))
 @given(engine_cases(closed=None, pressed=True, max_requests=30))
 def test_cases_that_preempt(case: dict[str, Any]) -> None:
     check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", BATCHINGS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_mode_with_each_order(batching: str, order: str) -> None:
-    @settings(EASY, max_examples=50)
+    @settings(EASY, max_examples=examples(50))
     @given(engine_cases(closed=None, batching=batching, order=order))
     def same(case: dict[str, Any]) -> None:
         check(case)
@@ -60,13 +62,13 @@ def test_each_mode_with_each_order(batching: str, order: str) -> None:
     same()
 
 
-@settings(EASY, max_examples=300)
+@settings(EASY, max_examples=examples(300))
 @given(engine_cases(closed=None, pressed=True, order="priority"))
 def test_victims_by_priority(case: dict[str, Any]) -> None:
     check(case)
 
 
-@settings(EASY, max_examples=300)
+@settings(EASY, max_examples=examples(300))
 @given(engine_cases(closed=None))
 def test_the_loop_by_the_rules(case: dict[str, Any]) -> None:
     """Where the quick loop is used otherwise."""
@@ -75,7 +77,7 @@ def test_the_loop_by_the_rules(case: dict[str, Any]) -> None:
         check(case)
 
 
-@settings(EASY, max_examples=100)
+@settings(EASY, max_examples=examples(100))
 @given(engine_cases(closed=None))
 def test_the_plain_loops(case: dict[str, Any]) -> None:
     check(case, compiled=False)

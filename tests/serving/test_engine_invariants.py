@@ -15,22 +15,24 @@ from course.serving.requests import Status
 from course.serving.workload import Gamma, Lognormal, Workload, draw
 from tests.engine_invariants import check_invariants
 from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import run_of
 
 EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(EASY, max_examples=400)
+@settings(EASY, max_examples=examples(400))
 @given(engine_cases(closed=None, max_requests=40))
 def test_every_run_keeps_the_rules(case: dict[str, Any]) -> None:
     """Nothing is lost, time runs forwards, limits are kept, Little's law holds."""
     check_invariants(run_of(case), case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batching", BATCHINGS)
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_mode_with_every_order_keeps_the_rules(batching: str, order: str) -> None:
-    @settings(EASY, max_examples=30)
+    @settings(EASY, max_examples=examples(30))
     @given(engine_cases(closed=None, batching=batching, order=order))
     def check(case: dict[str, Any]) -> None:
         check_invariants(run_of(case), case)
@@ -38,7 +40,7 @@ def test_every_mode_with_every_order_keeps_the_rules(batching: str, order: str) 
     check()
 
 
-@settings(EASY, max_examples=200)
+@settings(EASY, max_examples=examples(200))
 @given(engine_cases(pressed=True, max_requests=40))
 def test_runs_under_memory_pressure_keep_the_rules(case: dict[str, Any]) -> None:
     check_invariants(run_of(case), case)
@@ -48,6 +50,7 @@ BIG = Lognormal(5.5, 0.8), Lognormal(4.76, 0.7)
 COST = LinearStepCost(0.010, 2e-5, 1e-9, 1e-4, 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [
@@ -88,7 +91,7 @@ def test_a_large_run_keeps_the_rules(config: EngineConfig, closed: bool) -> None
     check_invariants(run, case)
 
 
-@settings(EASY, max_examples=60)
+@settings(EASY, max_examples=examples(60))
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(1, 5))
 def test_kv_blocks_that_are_plenty_are_no_limit(outputs: list[int], block_size: int) -> None:
     """The bookkeeping of blocks must not touch the clock."""

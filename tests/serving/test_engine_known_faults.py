@@ -14,6 +14,7 @@ from course.serving.pricing.linear import LinearStepCost, StepFeatures
 from course.serving.requests import Status
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import config_of, workload_of
 
 SECOND = LinearStepCost(fixed_s=1.0)
@@ -150,7 +151,7 @@ class Impatient:
         return self.cost.step_seconds(features)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(250), deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine_cases(pressed=True))
 def test_no_input_hangs(case: dict[str, Any]) -> None:
     """Every step computes something; a preemption throws away at most what the victim had, and

@@ -14,6 +14,7 @@ from course.serving.engine import EngineConfig, modes, orders, simulate
 from course.serving.pricing.linear import LinearStepCost, StepFeatures
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import config_of, run_of
 from tests.serving.test_engine_same_result import facts
 
@@ -54,7 +55,7 @@ def test_an_own_order_rules_as_the_built_in_one(way: Any, blocks: int | None) ->
     assert facts(mine) != facts(simulate(work(250), COST, EngineConfig(**dials)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine_cases(closed=None, order="sjf"))
 def test_a_built_in_order_called_as_a_function_is_the_same(case: dict[str, Any]) -> None:
     """The built-in orders can be read and copied: what they return is what rules."""

@@ -18,6 +18,7 @@ from course.serving.engine.kernels import steps as kernels
 from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import run_of
 
 COST = LinearStepCost(0.010, 2e-5, 1e-9, 1e-4, 1e-8)
@@ -61,7 +62,7 @@ def standard_digest() -> str:
     return digest.hexdigest()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine_cases(closed=None))
 def test_compiled_and_plain_runs_agree_exactly(case: dict[str, Any]) -> None:
     """A student's policy runs in the plain loop: it must be compared with the same engine."""
@@ -77,7 +78,7 @@ def test_they_agree_exactly_with_costs_that_round() -> None:
         )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine_cases(closed=None, batching="continuous"))
 def test_the_quick_loop_is_the_loop_by_the_rules(case: dict[str, Any]) -> None:
     """The O(1) step is a shortcut; it must end where the request-by-request rules end."""
@@ -122,6 +123,7 @@ def test_room_for_the_log_makes_no_difference(monkeypatch: pytest.MonkeyPatch) -
     assert facts(simulate(busy(), COST, config)) == at_once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"NUMBA_DISABLE_JIT": "1"}])
 def test_another_process_gives_the_same_bytes(environment: dict[str, str]) -> None:
     """Also with the compiler switched off altogether."""
@@ -137,6 +139,7 @@ def test_another_process_gives_the_same_bytes(environment: dict[str, str]) -> No
     assert done.stdout.strip() == standard_digest()
 
 
+@pytest.mark.slow
 def test_the_first_call_of_a_process_finds_compiled_code_on_disk() -> None:
     """A lesson must not begin with half a minute of compiling."""
     standard_digest()

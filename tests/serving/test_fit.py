@@ -19,6 +19,7 @@ from course.serving.validation.fit import (
     refit_without,
     steps_of,
 )
+from tests.lanes import examples
 
 DECODES = [StepFeatures(0, 0, n, n * 1000) for n in (1, 8, 32, 128, 256)]
 PREFILLS = [StepFeatures(n, n * (n + 1) // 2, 0, 0) for n in (128, 512, 2048, 4096)]
@@ -43,7 +44,7 @@ def timed(
     ]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(overhead=st.floats(0.0, 0.01), mbu=st.floats(0.3, 0.99), mfu=st.floats(0.2, 0.99))
 def test_constants_behind_exact_times_are_found(overhead: float, mbu: float, mfu: float) -> None:
     true = replace(DEFAULTS, overhead_s=overhead, mbu=mbu, mfu_bf16=mfu)

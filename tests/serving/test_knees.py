@@ -220,6 +220,7 @@ def covered(hits: list[bool]) -> float:
     return sum(hits) / len(hits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", THROUGHPUT)
 def test_throughput_intervals_hold_the_knee(method: Method) -> None:
     """A 95 % interval from five runs holds the known knee less often than it says, or always.
@@ -240,6 +241,7 @@ def test_throughput_intervals_hold_the_knee(method: Method) -> None:
     assert 0.90 <= covered(hits) <= 0.98
 
 
+@pytest.mark.slow
 def test_slo_intervals_hold_the_knee() -> None:
     """A 95 % interval from five runs of M/M/2 misses the closed form's load too often, or never."""
     limit_s, share, customers, cut = 1.0, 0.9, 4000, 400

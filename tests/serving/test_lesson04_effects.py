@@ -19,6 +19,8 @@ from course.serving.engine.config import EngineConfig
 from course.serving.scenes import long_prompts as scenes
 from course.serving.workload import Workload
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(1, 21)
 STUDENT_19 = 2.093  # 97.5 % point of Student's t with 19 degrees of freedom
 SCENE = "chats and three documents"

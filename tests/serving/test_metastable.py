@@ -25,6 +25,8 @@ from course.serving.scenes import burst as scenes
 from course.serving.scenes.burst import GATES, PROMISE, RETRIES, Burst
 from course.serving.workload import Workload
 
+pytestmark = pytest.mark.slow
+
 BURST = Burst()
 LENGTH_S = BURST.length_s
 SEEDS = range(1, 21)

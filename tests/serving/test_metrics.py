@@ -37,6 +37,7 @@ from course.serving.requests.metrics import (
     summarize,
     tpot_s,
 )
+from tests.lanes import examples
 from tests.serving.timeline_strategies import runs
 
 LIMITS = SLO(ttft_s=0.4, tpot_s=0.055)
@@ -585,7 +586,7 @@ def test_what_has_no_percentile_is_refused(values, says) -> None:
         percentile(values, 0.5)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(runs(min_size=1))
 def test_a_summary_survives_json(requests: list[RequestTimeline]) -> None:
     import json

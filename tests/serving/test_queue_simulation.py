@@ -128,6 +128,7 @@ def test_rejections_against_brute_force(
     np.testing.assert_array_equal(run.accepted, ~np.isnan(run.waits_s))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 2, 3, 16, 200])
 def test_a_clock_set_back_is_still_the_same_clock(servers: int) -> None:
     """Long runs drift once the clock is set back, every few thousand customers."""
@@ -206,6 +207,7 @@ def simpy_closed_loop(
     return sorted(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "servers"), [(1, 1), (5, 1), (40, 1), (12, 3)])
 def test_the_closed_loop_against_simpy(users: int, servers: int) -> None:
     """Users send before their answer is there, or jump the queue."""
@@ -335,6 +337,7 @@ def test_littles_law_holds_on_every_path(rows: list[tuple[float, float]], server
     assert float(np.dot(waiting, np.diff(moments))) == float((starts - arrivals).sum())
 
 
+@pytest.mark.slow
 @given(customers, st.integers(1, 4))
 def test_a_room_that_never_fills_is_no_bound(rows: list[tuple[float, float]], servers: int) -> None:
     """Bounded and unbounded queue differ before anyone is rejected."""
@@ -439,6 +442,7 @@ print(json.dumps({k.__name__: [sum(k.stats.cache_hits.values()),
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing() -> None:
     """Each fresh notebook kernel stalls for seconds at its first queue."""
     queueing.warm()
@@ -607,6 +611,7 @@ def coverage(model: str, load: float, p: float | None = None, seeds: int = 400) 
     return sum(interval.low <= truth <= interval.high for interval in intervals) / seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["M/M/1", "M/M/3", "M/D/1", "M/G/1"])
 @pytest.mark.parametrize("load", [0.5, 0.8])
 def test_intervals_cover_the_truth_as_often_as_they_say(model: str, load: float) -> None:
@@ -614,6 +619,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(model: str, load: float)
     assert 0.90 <= coverage(model, load) <= 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "p"),
     [

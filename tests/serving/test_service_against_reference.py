@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.engine_strategies import ORDERS
+from tests.lanes import examples
 from tests.reference_service import FINISHED, UNFINISHED, reference_pools, reference_service
 from tests.service_strategies import RULES, pool_cases, service_cases
 from tests.serving.engine_cases import same_times
@@ -25,7 +26,7 @@ def check(case: dict[str, Any], **options: Any) -> None:
     assert not found, "\n".join(found)
 
 
-@settings(EASY, max_examples=400)
+@settings(EASY, max_examples=examples(400))
 @given(service_cases())
 def test_any_case(case: dict[str, Any]) -> None:
     """If it failed, the fast loop would not simulate the service that the course describes."""
@@ -36,7 +37,7 @@ def test_any_case(case: dict[str, Any]) -> None:
 def test_each_rule_of_admission(rule: str) -> None:
     """If it failed, one rule of the gate would judge by another server than the one that runs."""
 
-    @settings(EASY, max_examples=60)
+    @settings(EASY, max_examples=examples(60))
     @given(service_cases(rule=rule))
     def same(case: dict[str, Any]) -> None:
         check(case)
@@ -49,7 +50,7 @@ def test_each_rule_of_admission(rule: str) -> None:
 def test_each_order_with_impatient_clients(order: str, chunked: bool) -> None:
     """If it failed, leaving from the middle of a queue would disturb its order."""
 
-    @settings(EASY, max_examples=50)
+    @settings(EASY, max_examples=examples(50))
     @given(service_cases(patience=True, retry=True, order=order, chunked=chunked))
     def same(case: dict[str, Any]) -> None:
         check(case)
@@ -57,28 +58,28 @@ def test_each_order_with_impatient_clients(order: str, chunked: bool) -> None:
     same()
 
 
-@settings(EASY, max_examples=150)
+@settings(EASY, max_examples=examples(150))
 @given(service_cases(long=True))
 def test_long_prompts(case: dict[str, Any]) -> None:
     """If it failed, the queue of the long prompts would be entered or left at another time."""
     check(case)
 
 
-@settings(EASY, max_examples=150)
+@settings(EASY, max_examples=examples(150))
 @given(service_cases(closed=True))
 def test_closed_loops(case: dict[str, Any]) -> None:
     """If it failed, users would take each other's rows."""
     check(case)
 
 
-@settings(EASY, max_examples=150)
+@settings(EASY, max_examples=examples(150))
 @given(service_cases())
 def test_the_plain_loop(case: dict[str, Any]) -> None:
     """If it failed, a student's own policy would run in another service."""
     check(case, compiled=False)
 
 
-@settings(EASY, max_examples=200)
+@settings(EASY, max_examples=examples(200))
 @given(pool_cases())
 def test_two_pools(case: dict[str, Any]) -> None:
     """If it failed, an answer would take another way from the prefill pool to its end."""

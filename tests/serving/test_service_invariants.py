@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from course.serving.engine import ServiceRun, Verdict
 from course.serving.engine.service import simulate_service
 from course.serving.requests import Status
+from tests.lanes import examples
 from tests.service_strategies import service_cases
 from tests.serving.service_cases import service_run_of
 
-EASY = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=120)
-MANY = settings(EASY, max_examples=300)
+EASY = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(120))
+MANY = settings(EASY, max_examples=examples(300))
 
 
 def rows_of(run: ServiceRun) -> list[list[int]]:

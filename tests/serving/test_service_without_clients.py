@@ -17,7 +17,10 @@ from course.serving.engine.service_run import ServiceRun
 from course.serving.pricing.linear import LinearStepCost
 from course.serving.workload import Workload
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import config_of, run_of, workload_of
+
+pytestmark = pytest.mark.slow
 
 
 def service_of(case: dict[str, Any], **options: Any) -> ServiceRun:
@@ -54,7 +57,7 @@ def differences(service: ServiceRun, engine: Any) -> list[str]:
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("pressed", [False, True])
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_clients_no_gate_is_the_engine(
     compiled: bool, pressed: bool, data: st.DataObject
@@ -64,14 +67,14 @@ def test_no_clients_no_gate_is_the_engine(
     assert not differences(service_of(case, compiled=compiled), run_of(case))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=engine_cases(batching="single"))
 def test_one_seat_is_the_single_mode(case: dict[str, Any]) -> None:
     """Another number of seats than the mode's own would make a queue of another server."""
     assert not differences(service_of(case), run_of(case))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=engine_cases(batching="continuous", closed=True))
 def test_a_closed_loop_is_the_engines(case: dict[str, Any]) -> None:
     """Users who never give up are those of `simulate_closed`."""

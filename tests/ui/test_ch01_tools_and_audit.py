@@ -23,6 +23,8 @@ from course.serving.requests.metrics import summarize
 from tests.serving.test_conventions import TABLE, WORKED
 from tests.serving.test_conventions import printed as as_in_the_table
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 COLUMNS = (
     "ttft_mean_s", "ttft_p90_s", "tpot_mean_s", "itl_mean_s", "itl_p50_s", "itl_p99_s",

@@ -190,6 +190,7 @@ def agrees(chain: Chain, p: Any, value_s: float) -> None:
         assert longer == pytest.approx(1 - p.percentile, rel=1e-5)
 
 
+@pytest.mark.slow
 @presets_of(POOLING)
 def test_pooled_times_are_drawn_where_the_chains_put_them(opened: Any, preset: str) -> None:
     shell = opened(POOLING, preset)
@@ -359,6 +360,7 @@ def by_hand(p: Any, stall_s: float) -> tuple[list[float], list[float], list[floa
     return plan, sent_s, end_s
 
 
+@pytest.mark.slow
 @presets_of(LOOPS)
 def test_both_stopwatches_show_what_an_event_loop_by_hand_shows(opened: Any, preset: str) -> None:
     shell = opened(LOOPS, preset)

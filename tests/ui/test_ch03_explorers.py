@@ -27,6 +27,8 @@ from course.serving.workload import Workload
 from course.ui.shell import Shell, show
 from course.words import percent, rounded, seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened() -> Iterator[Any]:

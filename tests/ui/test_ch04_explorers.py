@@ -22,6 +22,8 @@ from course.serving.scenes import long_prompts as scenes
 from course.serving.workload import Workload
 from course.words import percent, seconds
 
+pytestmark = pytest.mark.slow
+
 
 def names(explorer) -> list[str]:
     return [preset.name for preset in explorer.presets]

@@ -26,6 +26,8 @@ from course.serving.scenes import burst as scenes
 from course.ui.shell import Shell, show
 from course.words import percent, rounded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened() -> Iterator[Any]:

@@ -36,6 +36,8 @@ from course.ui.parameters import controls_of
 from course.ui.shell import Shell, show
 from course.words import percent, rounded, seconds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened() -> Iterator[Any]:

@@ -32,6 +32,8 @@ from course.ui.shell import Shell, show
 from course.words import rounded, seconds
 from tests.measure.samples import RECORD, dense_point, point
 
+pytestmark = pytest.mark.slow
+
 ALL = (MEASURED_ROOFLINE, PREDICT_MEASURE, FIT_CARRIED)
 EACH = pytest.mark.parametrize("explorer", ALL, ids=lambda explorer: explorer.call)
 

@@ -18,6 +18,7 @@ from course.ui import Explorer
 from course.ui.parameters import Choice, Slider, Toggle, changed, controls_of
 from course.ui.shell import Shell, show
 from course.ui.svg import LayeredSvg
+from tests.lanes import by_lane, examples
 from tests.ui.explorers import every_explorer, jumps
 
 EXPLORERS = every_explorer()
@@ -78,19 +79,21 @@ def test_presets_have_stories_and_questions(explorer: Explorer) -> None:
 @ONE
 def test_every_preset_draws_and_speaks(explorer: Explorer) -> None:
     sentences = set()
-    for preset in explorer.presets:
+    presets = explorer.presets[: by_lane(quick=2, whole=None, deep=None)]
+    for preset in presets:
         shell = opened(explorer, preset.name)
         assert drawn_paths(shell.svg), f"{preset.name}: nothing is drawn"
         assert re.search(r"\d", shell.sentence), f"{preset.name}: a sentence without a number"
         assert not re.search(r"\bnan\b|\binf\b|None", shell.sentence), shell.sentence
         sentences.add(shell.sentence)
         shell.close()
-    assert len(sentences) == len(explorer.presets), "two presets say the same"
+    assert len(sentences) == len(presets), "two presets say the same"
 
 
+@pytest.mark.slow
 @ONE
 @settings(
-    max_examples=4, deadline=None, derandomize=True,
+    max_examples=examples(4), deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 @given(data=st.data())
@@ -104,6 +107,7 @@ def test_any_combination_draws_and_speaks(explorer: Explorer, data: st.DataObjec
     shell.close()
 
 
+@pytest.mark.slow
 @ONE
 def test_every_extreme_draws_and_every_control_matters(explorer: Explorer) -> None:
     """A slider that moves nothing teaches that it does not matter; one at its end may not break."""
@@ -133,6 +137,7 @@ def test_a_greyed_out_control_makes_no_difference(explorer: Explorer) -> None:
                 assert explorer.narrate(explorer.result(moved)) == shown, (state, name, value)
 
 
+@pytest.mark.slow
 @ONE
 def test_the_line_of_python_rebuilds_the_state(explorer: Explorer) -> None:
     from course import explore
@@ -144,6 +149,7 @@ def test_the_line_of_python_rebuilds_the_state(explorer: Explorer) -> None:
     again.close()
 
 
+@pytest.mark.slow
 @ONE
 def test_numbers_can_be_had_as_a_table(explorer: Explorer) -> None:
     shell = opened(explorer)
@@ -167,6 +173,7 @@ def test_results_hold_no_surprises(explorer: Explorer) -> None:
         setattr(result, dataclasses.fields(result)[0].name, None)
 
 
+@pytest.mark.slow
 @ONE
 def test_the_still_picture_carries_an_alternative_text(explorer: Explorer) -> None:
     shell = opened(explorer)
@@ -194,7 +201,11 @@ def test_guess_is_asked_drawn_and_named(explorer: Explorer) -> None:
     shell.close()
 
 
-@pytest.mark.parametrize("present", [False, True], ids=["page", "present"])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "present",
+    [pytest.param(False, id="page", marks=pytest.mark.deep), pytest.param(True, id="present")],
+)
 @ONE
 def test_no_words_leave_the_picture(explorer: Explorer, present: bool) -> None:
     """Cut-off words are what a projector shows first; DejaVu's widths are those of the browser."""
@@ -231,6 +242,7 @@ def every_text(figure: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 @ONE
 def test_the_frame_that_was_kept_is_the_one_that_would_be_drawn_anew(explorer: Explorer) -> None:
     # A panel that is kept too long shows old numbers on its axes beside new data.

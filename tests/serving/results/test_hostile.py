@@ -21,6 +21,7 @@ from course.serving.requests.metrics import SLO, summarize
 from course.serving.results import BenchmarkResult, audit_files, load_result
 from course.serving.results import pieces as pieces
 from course.serving.traces import Trace, load_trace
+from tests.lanes import examples
 from tests.serving.results import layouts
 
 LOADERS = (load_result, load_trace)
@@ -332,6 +333,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", layouts.EVERY_LAYOUT)
 def test_no_mutation_of_a_layout_escapes(layout: str, tmp_path) -> None:
     chance = random.Random(layout)
@@ -364,7 +366,7 @@ json_like = st.recursive(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(json_like | st.text(max_size=30), min_size=1, max_size=3))
 def test_no_json_at_all_escapes(tmp_path, values: list[Any]) -> None:
     path = tmp_path / "file"
@@ -372,7 +374,7 @@ def test_no_json_at_all_escapes(tmp_path, values: list[Any]) -> None:
     loads_or_says_why(path)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.binary(max_size=200) | st.text(max_size=80).map(lambda text: text.encode("utf-8", "replace"))
 )

@@ -8,10 +8,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from course.serving.files.errors import ResultFileError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from course.serving.files.errors import ResultFileError
 from course.serving.load import table as reader
 from course.serving.load.table import is_table, load_table
 
@@ -185,6 +185,7 @@ def test_a_table_by_another_name(tmp_path: Path, name: str, text: str, expected:
     assert not is_table(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("byte", [b"\0", b"a", b",", b'"', b"\r", b"1,"])
 def test_endless_lines_are_refused_early(tmp_path: Path, byte: bytes) -> None:
     """A file of gigabytes without a line end is taken into memory before it is refused."""

@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from course.serving.files import ResultFileError
 from course.serving.results import load_result
 from course.serving.traces import load_trace
+from tests.lanes import examples
 from tests.serving.results import layouts
 from tests.serving.results.test_hostile import ODD, loads_or_says_why
+
+pytestmark = pytest.mark.slow
 
 HANG_S = 30
 FUZZ = settings(
@@ -46,6 +49,7 @@ RESULTS["vllm, appended"] = "\n".join(json.dumps(layouts.vllm_detail()) for _ in
 RESULTS["aiperf, lines"] = "\n".join(
     json.dumps(line) for line in (layouts.aiperf_line(), layouts.aiperf_failed_line())
 )
+
 EVERY = {**RESULTS, **TRACES}
 
 
@@ -176,7 +180,7 @@ def damaged(draw: st.DrawFn, layout: str) -> bytes:
 
 
 @pytest.mark.parametrize("layout", EVERY)
-@settings(FUZZ, max_examples=100)
+@settings(FUZZ, max_examples=examples(100))
 @given(data=st.data())
 def test_no_damage_escapes(layout: str, tmp_path, data: st.DataObject) -> None:
     """Only ResultFileError, whatever bytes are where a tool's file should be."""
@@ -184,7 +188,7 @@ def test_no_damage_escapes(layout: str, tmp_path, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("layout", layouts.EVERY_LAYOUT)
-@settings(FUZZ, max_examples=60)
+@settings(FUZZ, max_examples=examples(60))
 @given(data=st.data())
 def test_no_value_in_the_wrong_place_escapes(layout: str, tmp_path, data: st.DataObject) -> None:
     """JSON without a fault, in which one or two values are not what they should be: the damage
@@ -275,7 +279,7 @@ def swollen(draw: st.DrawFn) -> bytes:
     return (text[: chosen.start()] + inner + text[chosen.end() :]).encode()
 
 
-@settings(FUZZ, max_examples=40)
+@settings(FUZZ, max_examples=examples(40))
 @given(content=swollen())
 def test_memory_stays_in_proportion_to_the_file(tmp_path, content: bytes) -> None:
     """A file of a few megabytes must not need the machine's whole memory."""

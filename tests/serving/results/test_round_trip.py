@@ -21,6 +21,7 @@ from course.serving.results import BenchmarkResult, audit_files, load_result
 from course.serving.results.writing import write_vllm
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
+from tests.lanes import examples
 from tests.serving.engine_cases import run_of
 
 LIMITS = SLO(ttft_s=0.5, tpot_s=0.02)
@@ -108,7 +109,7 @@ def test_the_head_of_the_file_is_what_vllm_would_print(chats: Run, tmp_path) -> 
     assert audit_files([tmp_path / "run.json"]).as_dict()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=engine_cases())
 def test_any_run_reads_back_to_the_same_metrics(tmp_path, case: dict[str, Any]) -> None:
     """Rejected, unfinished and one-token requests too: a group that changed its name on the way

@@ -14,6 +14,7 @@ from course.serving.files import ResultFileError
 from course.serving.files import reading as files
 from course.serving.traces import Trace, load_trace
 from course.serving.workload import Workload
+from tests.lanes import examples
 
 
 def trace(folder: Path, *lines: str, name: str = "trace.csv") -> Trace:
@@ -237,7 +238,7 @@ cells = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(cells, min_size=1, max_size=4), min_size=1, max_size=5))
 def test_no_row_escapes(tmp_path, rows: list[list[str]]) -> None:
     path = tmp_path / "trace.csv"
