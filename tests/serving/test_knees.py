@@ -402,3 +402,41 @@ def test_thousands_of_loads_fit_into_memory() -> None:
 
     assert peak_bytes(20_000) < 1000 * 20_000
     assert peak_bytes(20_000) < 12 * peak_bytes(2_000)
+
+
+@pytest.mark.parametrize(
+    ("loads", "throughput", "method", "reason", "headline"),
+    [
+        ([1, 2, 4, 8, 16], [10, 20, 38, 40, 40], "plateau", "found", ""),
+        ([1, 2, 4], [10, 20, 20], "plateau", "too few loads", "3 different loads are too few"),
+        ([1, 2, 4, 8], [0, 0, 0, 0], "plateau", "no throughput", "the throughput is 0 at every"),
+        ([1, 2, 4, 8, 16], [10, 30, 20, 35, 36], "plateau", "contradiction", "the points contra"),
+        ([1, 2, 4, 8, 16], [40, 40, 41, 40, 40], "plateau", "saturated", "saturated at the first"),
+        ([1, 2, 4, 8, 16], [10, 20, 40, 80, 160], "plateau", "not loaded enough", "not loaded en"),
+        ([2, 4, 6, 8, 10], [95, 99, 96, 98, 97], "two_segments", "saturated", "saturated at"),
+        ([1, 2, 4, 6, 8], [10, 20, 40, 41, 42], "two_segments", "found", ""),
+        (
+            [2, 6, 17, 18, 21, 26], [58, 58, 68, 68, 94, 94], "two_segments", "no bend", "no bend",
+        ),
+    ],
+)  # fmt: skip
+def test_the_reason_is_a_value_and_the_sentence_is_made_from_it(
+    loads: list[float], throughput: list[float], method: Method, reason: str, headline: str
+) -> None:
+    """Whoever decides what to do next must not have to read a sentence for it."""
+    knee = find_knee(loads, throughput, method=method)
+    assert knee.reason == reason
+    assert knee.found == (reason == "found")
+    assert knee.headline.startswith(headline)
+    assert (knee.headline == "") == knee.found
+    if not knee.found:
+        assert knee.sentence.startswith(f'No knee by "{method}": {knee.headline}')
+
+
+def test_a_promise_has_its_own_two_reasons() -> None:
+    """A fleet planner answers "broken at once" and "never broken" in opposite ways."""
+    loads, throughput = [1, 2, 4], [10, 20, 30]
+    at_once = find_knee(loads, throughput, [3, 4, 5], "slo", limit=2.0)
+    never = find_knee(loads, throughput, [1, 1, 1], "slo", limit=2.0)
+    assert (at_once.reason, never.reason) == ("saturated", "not loaded enough")
+    assert find_knee(loads, throughput, [1, 1, 5], "slo", limit=2.0).reason == "found"

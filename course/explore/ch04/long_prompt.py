@@ -11,7 +11,10 @@ import numpy as np
 from course.figures.ch04.long_prompt import LongPrompt, LongPromptPicture, Outcome, Window
 from course.serving.scenes.long_prompts import (
     EVERY_S,
+    OWN_QUEUE,
     REMEDIES,
+    SHORTEST_FIRST,
+    SHORTEST_LIMITED,
     Dials,
     Treated,
     chats_and_documents,
@@ -75,17 +78,17 @@ def _ran(
 def treated(p: LongPromptParameters, remedy: str) -> Treated:
     """Return the run of one remedy; dials that it does not ask for do not make it run again."""
     dials = Dials()
-    if remedy == "a queue of its own":
+    if remedy == OWN_QUEUE:
         dials = Dials(chunk_tokens=p.chunk_tokens, at_once=p.at_once)
-    elif remedy.endswith("limit"):
+    elif remedy == SHORTEST_LIMITED:
         dials = Dials(max_wait_s=p.max_wait_s)
     return _ran(remedy, p.documents, p.document_tokens, p.chat_rate_per_s, p.seed, dials)
 
 
 def _idle(p: LongPromptParameters) -> tuple[str, ...]:
     """Name the dials of the remedies that are not chosen."""
-    own_queue = () if p.remedy == "a queue of its own" else ("chunk_tokens", "at_once")
-    return own_queue if p.remedy.endswith("limit") else (*own_queue, "max_wait_s")
+    own_queue = () if p.remedy == OWN_QUEUE else ("chunk_tokens", "at_once")
+    return own_queue if p.remedy == SHORTEST_LIMITED else (*own_queue, "max_wait_s")
 
 
 def _outcome(run: Treated) -> Outcome:
@@ -171,8 +174,8 @@ def _words(r: LongPrompt) -> str:
 def _against(r: LongPrompt) -> str:
     """What the remedy changed: against no guard, the limit against the same order without one."""
     here, nobody, alone = r.here, r.outcomes[0], r.outcomes[-1]
-    limited = here.remedy.endswith("limit")
-    before = r.outcomes[REMEDIES.index("shortest first")] if limited else nobody
+    limited = here.remedy == SHORTEST_LIMITED
+    before = r.outcomes[REMEDIES.index(SHORTEST_FIRST)] if limited else nobody
     if here is nobody:
         return (
             f" With the documents on a card of their own the chats' figure is "

@@ -239,6 +239,7 @@ def _four_verdicts(p: FourVerdictsParameters) -> FourVerdicts:
         score=score,
         open_score=open_score,
         rules=_rules(p),
+        has_buckets=p.bucket_tokens_per_s > 0,
         usd_per_hour=usd_per_hour(),
         patience_s=scenes.PATIENCE_S,
     )
@@ -281,7 +282,7 @@ def _price(score: Score) -> str:
 
 def _asked_about(r: FourVerdicts) -> int:
     """The tenant that the room guesses about: the chat, or reports where a bucket limits them."""
-    return _GREEDY if any(rule.startswith("buckets") for rule in r.rules) else 0
+    return _GREEDY if r.has_buckets else 0
 
 
 def _question(r: FourVerdicts) -> str:

@@ -187,7 +187,7 @@ def _words(r: Overload) -> str:
     opened = r.open_stretches[1]
     against = f"{rounded(opened.good_per_s)} ({percent(round(opened.attainment, 2))})"
     return (
-        f"{load}. {_gate_words(r)}, {good} are answered within {r.patience_s:g} s{fate}; with "
+        f"{load}. With {_gate_words(r)}, {good} are answered within {r.patience_s:g} s{fate}; with "
         f"everything accepted it would be {against}.{around}"
     )
 
@@ -201,11 +201,12 @@ def _load_words(r: Overload) -> str:
 
 
 def _gate_words(r: Overload) -> str:
+    """What the gate does, as the end of "With …" and of "There is …"."""
     return {
-        "bounded queue": f"With room for {r.limit_requests} in the queue",
-        "deadline-aware": f"With a refusal for whoever would wait over {r.max_wait_s:g} s",
+        "bounded queue": f"room for {r.limit_requests} in the queue",
+        "deadline-aware": f"a refusal for whoever would wait over {r.max_wait_s:g} s",
         "shorter answers": (
-            f"With answers cut to {r.short_tokens} tokens behind a wait of "
+            f"answers cut to {r.short_tokens} tokens behind a wait of "
             f"{r.max_wait_s / 4:g} s, and refusals behind {r.max_wait_s:g} s"
         ),
     }[r.gate]
@@ -223,7 +224,7 @@ def _fates(stretch: Stretch) -> str:
 
 
 def _question(r: Overload) -> str:
-    gate = "Everything is accepted" if r.is_open else _gate_words(r).replace("With", "There is", 1)
+    gate = "Everything is accepted" if r.is_open else f"There is {_gate_words(r)}"
     return (
         f"{_load_words(r)}; clients wait {r.patience_s:g} s. {gate}. How many of these requests "
         "are answered in time, a second?"

@@ -98,7 +98,7 @@ def held_per_s(ttft_limit_s: float) -> float:
     """Return the load that the sweep finds inside the promise; 0 where there is none."""
     knee = swept().knee("slo", SLO(ttft_s=ttft_limit_s, quantile=_QUANTILE))
     if knee.load is None:
-        return 0.0 if "saturated" in knee.sentence else float(_LOADS[-1])
+        return 0.0 if knee.reason == "saturated" else float(_LOADS[-1])
     return knee.load
 
 

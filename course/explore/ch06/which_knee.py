@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -48,55 +47,83 @@ _FIRST_TOKEN = ("P99 TTFT", "P95 TTFT", "mean TTFT")
 _FURTHER = ("P99 ITL", "P95 TPOT", "mean ITL")
 
 
-MEASURED: Final = (
-    "Qwen3-8B in bf16 on H100-80GB-SXM, 2048 tokens in and 2048 out (silybench)",
-    "Qwen3-8B in bf16 on H100-80GB-SXM, 8192 tokens in and 512 out (silybench)",
-    "Qwen3-8B in bf16 on H100-80GB-SXM, 128 tokens in and 1024 out (silybench)",
-    "Qwen3-8B in bf16 on H100-80GB-SXM, 128 tokens in and 128 out (silybench)",
-    "Qwen3-8B in fp8 on H100-80GB-SXM, 1024 tokens in and 128 out (silybench)",
-    "Qwen3-8B in fp8 on H100-80GB-SXM, 128 tokens in and 1024 out (silybench)",
-    "Qwen3-8B in fp8 on H100-80GB-SXM, 128 tokens in and 128 out (silybench)",
-    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 5000 tokens in and 500 out (nim-1.5)",
-    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 1000 tokens in and 1000 out (nim-1.5)",
-    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 500 tokens in and 2000 out (nim-1.5)",
-    "Llama-3.3-70B in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 200 out (nim-1.5)",
-    "Nemotron-Nano-30B in fp8 on 2 × B200-180GB-SXM, 2048 tokens in and 512 out (vultr-cookbook)",
+class Measured(NamedTuple):
+    """What one measured sweep ran: model, precision, cards, tokens in and out, and who says so."""
+
+    model: str
+    precision: str
+    n_gpus: int
+    gpu: str
+    prompt_tokens: int
+    output_tokens: int
+    source: str
+
+    @property
+    def name(self) -> str:
+        """What `measured_sweeps` calls it."""
+        cards = f"{self.n_gpus} × {self.gpu}" if self.n_gpus > 1 else self.gpu
+        return (
+            f"{self.model} in {self.precision} on {cards}, {self.prompt_tokens} tokens in and "
+            f"{self.output_tokens} out ({self.source})"
+        )
+
+    @property
+    def _cards(self) -> str:
+        card = self.gpu.split("-")[0]
+        return f"{self.n_gpus} × {card}" if self.n_gpus > 1 else card
+
+    @property
+    def short(self) -> str:
+        """Its name without what all of them share.
+
+        >>> Measured("A", "fp8", 2, "H100-80GB-SXM", 200, 100, "nim-1.5").short
+        'A in fp8, 2 × H100, 200 in and 100 out'
+        """
+        return (
+            f"{self.model} in {self.precision}, {self._cards}, {self.prompt_tokens} in and "
+            f"{self.output_tokens} out"
+        )
+
+    @property
+    def option(self) -> str:
+        """Its name as a narrow list has it: what tells it from its neighbours comes first.
+
+        >>> Measured("A-3.1-8B", "fp8", 2, "H100-80GB-SXM", 200, 100, "nim-1.5").option
+        '200→100 tokens, A-8B fp8, 2×H100'
+        """
+        parts = self.model.split("-")
+        model = f"{parts[0]}-{parts[-1]}"
+        return (
+            f"{self.prompt_tokens}→{self.output_tokens} tokens, {model} {self.precision}, "
+            f"{self._cards.replace(' ', '')}"
+        )
+
+
+_MEASURED: Final = (
+    Measured("Qwen3-8B", "bf16", 1, "H100-80GB-SXM", 2048, 2048, "silybench"),
+    Measured("Qwen3-8B", "bf16", 1, "H100-80GB-SXM", 8192, 512, "silybench"),
+    Measured("Qwen3-8B", "bf16", 1, "H100-80GB-SXM", 128, 1024, "silybench"),
+    Measured("Qwen3-8B", "bf16", 1, "H100-80GB-SXM", 128, 128, "silybench"),
+    Measured("Qwen3-8B", "fp8", 1, "H100-80GB-SXM", 1024, 128, "silybench"),
+    Measured("Qwen3-8B", "fp8", 1, "H100-80GB-SXM", 128, 1024, "silybench"),
+    Measured("Qwen3-8B", "fp8", 1, "H100-80GB-SXM", 128, 128, "silybench"),
+    Measured("Llama-3.3-70B", "fp8", 2, "H100-80GB-SXM", 5000, 500, "nim-1.5"),
+    Measured("Llama-3.3-70B", "fp8", 2, "H100-80GB-SXM", 1000, 1000, "nim-1.5"),
+    Measured("Llama-3.3-70B", "fp8", 2, "H100-80GB-SXM", 500, 2000, "nim-1.5"),
+    Measured("Llama-3.3-70B", "fp8", 2, "H100-80GB-SXM", 200, 200, "nim-1.5"),
+    Measured("Nemotron-Nano-30B", "fp8", 2, "B200-180GB-SXM", 2048, 512, "vultr-cookbook"),
 )
-"""The sweeps of the catalogue with six loads or more, by the names that `measured_sweeps` gives."""
+"""The sweeps of the catalogue with six loads or more."""
 
-H100: Final = MEASURED[0]
-TWO_GPUS: Final = MEASURED[7]
-RISING: Final = MEASURED[10]
-
-
-def _short(name: str) -> str:
-    """A sweep's name without what all of them share.
-
-    >>> _short("A in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 100 out (nim-1.5)")
-    'A in fp8, 2 × H100, 200 in and 100 out'
-    """
-    short = re.sub(r" \([^)]*\)$", "", name)
-    short = re.sub(r"-\d+GB-\w+", "", short)
-    return short.replace(" tokens in", " in").replace(" on ", ", ", 1)
-
-
-def _option(name: str) -> str:
-    """A sweep's name as a narrow list has it: what tells it from its neighbours comes first.
-
-    >>> _option("A-3.1-8B in fp8 on 2 × H100-80GB-SXM, 200 tokens in and 100 out (nim-1.5)")
-    '200→100 tokens, A-8B fp8, 2×H100'
-    """
-    model, precision, cards, tokens_in, tokens_out = re.findall(
-        r"(.+) in (\w+) on (.+)-\d+GB-\w+, (\d+) tokens in and (\d+) out", name
-    )[0]
-    model = re.sub(r"-(3\.\d|Nano)-", "-", model)
-    cards = cards.replace(" ", "")
-    return f"{tokens_in}→{tokens_out} tokens, {model} {precision}, {cards}"
+MEASURED: Final = {sweep.name: sweep for sweep in _MEASURED}
+H100: Final = _MEASURED[0].name
+TWO_GPUS: Final = _MEASURED[7].name
+RISING: Final = _MEASURED[10].name
 
 
 _CURVES: Final = {
     "simulated chat (Llama-3.1-8B, one H100)": _SIMULATED,
-    **{_option(name): name for name in MEASURED},
+    **{sweep.option: sweep.name for sweep in _MEASURED},
 }
 """What is read → the name of the sweep."""
 
@@ -180,7 +207,12 @@ def _curve(name: str, runs: int) -> _Curve:
     further = next(n for n in ("median ITL", *_FURTHER) if n in told)
     chosen = {n: told[n] for n in (first, further) if n is not None}
     return _Curve(
-        _short(name), measured.load_unit, measured.loads, measured.throughput, chosen, measured
+        MEASURED[name].short,
+        measured.load_unit,
+        measured.loads,
+        measured.throughput,
+        chosen,
+        measured,
     )
 
 
@@ -220,7 +252,7 @@ def _slo_knee(p: WhichKneeParameters) -> Knee:
         )
         for name, limit_s in limits
     ]  # fmt: skip
-    hopeless = [knee for knee in found if not knee.found and "saturated" in knee.sentence]
+    hopeless = [knee for knee in found if knee.reason == "saturated"]
     broken = [knee for knee in found if knee.load is not None]
     if hopeless or not broken:
         return (hopeless or found)[0]
@@ -267,9 +299,8 @@ def _which_knee(p: WhichKneeParameters) -> WhichKnee:
 
 
 def _answer(knee: Knee) -> Answer:
-    short = "" if knee.found else re.split(r"[.:;(]", knee.sentence.split('": ', 1)[1])[0].strip()
     band = None if knee.low is None or knee.high is None else (knee.low, knee.high)
-    return Answer(knee.load, knee.throughput, band, short, knee.sentence)
+    return Answer(knee.load, knee.throughput, band, knee.headline, knee.sentence)
 
 
 def _stick(loads: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

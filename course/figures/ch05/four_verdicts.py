@@ -75,6 +75,7 @@ class FourVerdicts:
     score: Score
     open_score: Score
     rules: tuple[str, ...]
+    has_buckets: bool
     usd_per_hour: float
     patience_s: float
 

@@ -22,6 +22,12 @@ from course.words import percent, rounded
 
 Method = Literal["plateau", "two_segments", "slo"]
 
+Reason = Literal[
+    "found", "too few loads", "no throughput", "contradiction", "saturated", "not loaded enough",
+    "no bend",
+]  # fmt: skip
+"""What a method found: a knee, or why there is none. Decide on this, not on the sentence."""
+
 PLATEAU_SHARE = 0.9
 """The plateau's knee is the load that first brings this share of the plateau's throughput."""
 
@@ -52,7 +58,8 @@ class Knee:
 
     `throughput` is the curve's at the knee; `between` the two loads that were really run around
     it. `low` and `high` bound the knee with `confidence`, from `runs` runs of every load; they are
-    None where `why_no_interval` says why. `sentence` says it all in plain words.
+    None where `why_no_interval` says why. `reason` is "found", or why there is no knee; `headline`
+    says that in a few words ("" where there is one), `sentence` all of it in plain words.
     """
 
     method: Method
@@ -64,6 +71,8 @@ class Knee:
     confidence: float
     runs: int
     sentence: str
+    reason: Reason
+    headline: str = ""
     why_no_interval: str = ""
 
     @property
@@ -73,10 +82,15 @@ class Knee:
 
 
 class _Place(NamedTuple):
-    """What one method says of one curve: a load, or None; and the words for it."""
+    """What one method says of one curve: a load and the words for it, or None and why.
+
+    Where there is no knee, `headline` is the reason in a few words and `words` what follows it.
+    """
 
     load: float | None
     words: str
+    reason: Reason = "found"
+    headline: str = ""
 
 
 class _Names(NamedTuple):
@@ -162,7 +176,7 @@ def find_knee(
     fewest = _FEWEST_POINTS[method]
     if x.size < fewest:
         count = "one load is" if x.size == 1 else f"{x.size} different loads are"
-        place = _Place(None, f"{count} too few; this takes {fewest} or more")
+        place = _Place(None, f"; this takes {fewest} or more", "too few loads", f"{count} too few")
     else:
         with np.errstate(over="ignore"):  # the mean of absurd latencies may be infinite
             mean = judged.mean(axis=0)
@@ -242,28 +256,35 @@ def _promise(
 # --- the three methods ---------------------------------------------------------------------------
 
 
-def _fault(x: FloatArray, y: FloatArray, names: _Names) -> str | None:
+def _fault(x: FloatArray, y: FloatArray, names: _Names) -> _Place | None:
     """Return why a throughput curve can have no knee, or None where it can."""
     highest = float(y.max())
     if highest <= 0:
-        return "the throughput is 0 at every load"
+        return _Place(None, "", "no throughput", "the throughput is 0 at every load")
     low = _contradiction(y)
     if low is not None:
-        return (
-            f"the points contradict each other. The throughput falls to {names.rate(y[low])} at "
-            f"{names.of(x[low])} and rises again beyond where it was: measure these loads again"
+        words = (
+            f". The throughput falls to {names.rate(y[low])} at {names.of(x[low])} and rises again "
+            "beyond where it was: measure these loads again"
         )
+        return _Place(None, words, "contradiction", "the points contradict each other")
     if y[0] >= PLATEAU_SHARE * plateau_level(y):
-        return (
-            f"saturated at the first point. {names.of(x[0])} already bring "
-            f"{percent(round(y[0] / highest, 3))} of the most: begin lower"
-        )
+        already = percent(round(y[0] / highest, 3))
+        return _saturated(f"{names.of(x[0])} already bring {already} of the most: begin lower")
     if not is_flat(x, y):
-        return (
-            "not loaded enough. The throughput still rises at the end: a load "
-            f"of {names.of(x[-1])} brings {_gain_words(x, y)} more than half of it: go higher"
+        return _not_loaded(
+            f"The throughput still rises at the end: a load of {names.of(x[-1])} brings "
+            f"{_gain_words(x, y)} more than half of it: go higher"
         )
     return None
+
+
+def _saturated(words: str) -> _Place:
+    return _Place(None, f". {words}", "saturated", "saturated at the first point")
+
+
+def _not_loaded(words: str) -> _Place:
+    return _Place(None, f". {words}", "not loaded enough", "not loaded enough")
 
 
 def _contradiction(y: FloatArray) -> int | None:
@@ -326,7 +347,7 @@ def _gain_words(x: FloatArray, y: FloatArray) -> str:
 def _plateau(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
     fault = _fault(x, y, names)
     if fault is not None:
-        return _Place(None, fault)
+        return fault
     level = plateau_level(y)
     load = _first_reaching(x, y, PLATEAU_SHARE * level)
     words = f"the throughput levels off at {names.rate(level)}"
@@ -351,10 +372,10 @@ def _first_reaching(x: FloatArray, y: FloatArray, level: float) -> float:
 def _two_segments(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
     fault = _fault(x, y, names)
     if fault is not None:
-        return _Place(None, fault)
+        return fault
     load, steep, gentle = broken_stick(x, y)
     if not gentle < steep / 2:
-        return _Place(None, f"no bend. {_steepness(steep, gentle)}")
+        return _Place(None, f". {_steepness(steep, gentle)}", "no bend", "no bend")
     return _Place(
         load,
         f"two straight pieces fit best where they meet at {names.of(load)}: before it "
@@ -380,16 +401,11 @@ def _breaks(promise: str) -> Locate:
         # a limit kept at equality is kept; the rounding of a share may not break it
         broken = excess > 1e-9
         if not broken.any():
-            return _Place(
-                None,
-                f"not loaded enough. {promise} still holds at {names.of(x[-1])}, the highest load",
-            )
+            return _not_loaded(f"{promise} still holds at {names.of(x[-1])}, the highest load")
         index = int(broken.argmax())
         if index == 0:
-            return _Place(
-                None,
-                f"saturated at the first point. {promise} is broken already at {names.of(x[0])}: "
-                "begin lower, or promise less",
+            return _saturated(
+                f"{promise} is broken already at {names.of(x[0])}: begin lower, or promise less"
             )
         before = min(float(excess[index - 1]), 0.0)
         share = 0.0 if math.isinf(excess[index]) else -before / (excess[index] - before)
@@ -420,7 +436,8 @@ def _with_interval(
     if place.load is None:
         return Knee(
             method, None, None, None, None, None, confidence, runs,
-            f'No knee by "{method}": {place.words}.', "there is no knee to bound",
+            f'No knee by "{method}": {place.headline}{place.words}.', place.reason, place.headline,
+            "there is no knee to bound",
         )  # fmt: skip
     above = int(np.searchsorted(x, place.load, side="left").clip(1, x.size - 1))
     between = (float(x[above - 1]), float(x[above]))
@@ -445,5 +462,6 @@ def _with_interval(
         sentence += f" No interval: {why}."
     throughput = float(np.interp(place.load, x, through.mean(axis=0)))
     return Knee(
-        method, place.load, throughput, between, low, high, confidence, runs, sentence, why
+        method, place.load, throughput, between, low, high, confidence, runs, sentence,
+        place.reason, why_no_interval=why,
     )  # fmt: skip

@@ -72,7 +72,7 @@ class MeasuredSweep:
         if not limits:
             raise ValueError("limits is empty; give one, as {'P99 TTFT': 2.0}")
         found = [self._limit_knee(name, limit_s) for name, limit_s in limits.items()]
-        hopeless = [k for k in found if not k.found and "saturated" in k.sentence]
+        hopeless = [k for k in found if k.reason == "saturated"]
         if hopeless:
             return hopeless[0]
         broken = [knee for knee in found if knee.load is not None]

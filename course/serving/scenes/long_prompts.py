@@ -42,13 +42,12 @@ BUDGET: Final = 2048
 CHAT_PROMPT: Final = Lognormal(5.4, 0.8, most_tokens=4000)
 CHAT_ANSWER: Final = Lognormal(4.9, 0.7, most_tokens=1000)
 
-REMEDIES: Final = (
-    "nobody guards the queue",
-    "a queue of its own",
-    "shortest first",
-    "shortest first with a limit",
-    "a pool of its own",
-)
+NO_REMEDY: Final = "nobody guards the queue"
+OWN_QUEUE: Final = "a queue of its own"
+SHORTEST_FIRST: Final = "shortest first"
+SHORTEST_LIMITED: Final = "shortest first with a limit"
+OWN_POOL: Final = "a pool of its own"
+REMEDIES: Final = (NO_REMEDY, OWN_QUEUE, SHORTEST_FIRST, SHORTEST_LIMITED, OWN_POOL)
 PUBLIC: Final = ("azure-2023-conversation", "sharegpt", "mooncake-conversation")
 """Traces whose published lengths the remedies are tried on."""
 
@@ -175,13 +174,13 @@ def treat(remedy: str, work: Workload, dials: Dials | None = None, seats: int = 
     d = dials or Dials()
     config = EngineConfig(max_num_seqs=seats, max_num_batched_tokens=BUDGET)
     is_long = work.prompt_tokens > d.over_tokens
-    if remedy == "a pool of its own":
+    if remedy == OWN_POOL:
         return _on_two_cards(remedy, work, d, config, is_long)
     own_queue = None
-    if remedy == "a queue of its own":
+    if remedy == OWN_QUEUE:
         own_queue = LongPrompts(d.over_tokens, chunk_tokens=d.chunk_tokens, max_running=d.at_once)
-    if remedy.startswith("shortest"):
-        limit_s = d.max_wait_s if remedy.endswith("limit") else None
+    if remedy in (SHORTEST_FIRST, SHORTEST_LIMITED):
+        limit_s = d.max_wait_s if remedy == SHORTEST_LIMITED else None
         work, config = by_prompt(work), replace(config, order=orders.sjf(limit_s))
     run = simulate_service(work, server(), config, long_prompts=own_queue)
     return _treated(remedy, run, is_long)
