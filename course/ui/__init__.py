@@ -1,6 +1,7 @@
 """The widget shell that every explorer uses; what one shows and computes lives elsewhere."""
 
-from course.ui.explorer import Explorer, Guess, Prediction, Preset
+from course.ui.demonstration import Guess, Prediction, Preset, Table
+from course.ui.explorer import Explorer
 from course.ui.parameters import choice, count, play, slider, stops, toggle
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "Guess",
     "Prediction",
     "Preset",
+    "Table",
     "choice",
     "count",
     "play",

@@ -1,143 +1,67 @@
-"""What an explorer is: parameters → compute → draw → narrate; no widget is made here."""
+"""A demonstration that opens as a live widget when it is called; the shell itself is beside."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+import inspect
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
-from course.ui.parameters import changed
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.artist import Artist
-    from matplotlib.figure import Figure
+from course.ui.demonstration import Demonstration
+from course.ui.parameters import Choice, Slider, controls_of
+from course.ui.shell import Shell, show
 
 P = TypeVar("P")
 R = TypeVar("R")
-R_contra = TypeVar("R_contra", contravariant=True)
-
-_KEPT_RESULTS = 64
 
 
 @dataclass(frozen=True)
-class Guess:
-    """A number that a learner committed to, what was right, and where the guess is drawn."""
+class Explorer(Demonstration[P, R]):
+    """A demonstration that opens as a live widget when it is called.
 
-    value: float
-    answer: float | None
-    unit: str
-    point: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Preset(Generic[P]):
-    """A named state with a story, and what an instructor asks the room about it."""
-
-    name: str
-    story: str
-    ask: str
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Prediction(Generic[R]):
-    """The question behind the curtain: what to guess, its unit, and how to read the answer off.
-
-    `unit` may depend on what is asked. `x` says where on the horizontal axis a guess is drawn at
-    its own height; `mark`, where given, returns the point (x, y) of a guess instead. Without
-    either it is only named in words.
+    Its signature and its help are made from its parameters and presets.
     """
 
-    question: Callable[[R], str]
-    unit: str | Callable[[R], str]
-    answer: Callable[[R], float | None]
-    x: Callable[[R], float | None] = lambda result: None
-    mark: Callable[[R, float], tuple[float, float] | None] | None = None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__signature__", self._signature())
+        object.__setattr__(self, "__doc__", self._help())
+        object.__setattr__(self, "__name__", self.call.rpartition(".")[2])
 
-    def unit_of(self, result: R) -> str:
-        """The unit of the answer for this result."""
-        return self.unit if isinstance(self.unit, str) else self.unit(result)
+    def __call__(
+        self,
+        preset: str | None = None,
+        *,
+        predict: bool = True,
+        present: bool | None = None,
+        **values: Any,
+    ) -> Shell[P, R]:
+        """Open at `preset` (or the defaults) with single parameters changed by `values`.
 
-    def point(self, result: R, guess: float) -> tuple[float, float] | None:
-        """Where a guess made at this result is drawn."""
-        if self.mark is not None:
-            return self.mark(result, guess)
-        x = self.x(result)
-        return None if x is None else (x, guess)
+        `predict` starts with the curtain closed where there is a question and somebody can click;
+        `present` opens in large type. Raises ValueError on an unknown preset or parameter, or a
+        value outside its range.
+        """
+        opened = self if self.remembers else replace(self, _memo=[])
+        return show(opened, preset, predict=predict, present=present, **values)
 
+    def _signature(self) -> inspect.Signature:
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        shared = list(inspect.signature(Explorer.__call__).parameters.values())[1:-1]
+        own = [
+            inspect.Parameter(f.name, keyword, default=f.default, annotation=f.type)
+            for f in fields(self.parameters)  # type: ignore[arg-type]
+        ]
+        return inspect.Signature([*shared, *own])
 
-class Drawing(Protocol[R_contra]):
-    """A persistent matplotlib figure that can show any result of one explorer.
-
-    `data` are the artists redrawn on every move; `frame_key` changes exactly when anything else
-    (limits, ticks, legend) has to be drawn anew. Its first entries belong to the figure's axes, one
-    each, in their order; what follows belongs to all of them and to what lies in none.
-    """
-
-    @property
-    def figure(self) -> Figure:
-        """The one figure, made once and kept."""
-        ...
-
-    def update(self, result: R_contra, guess: tuple[float, float] | None) -> None:
-        """Move the artists to `result`, and the star to the learner's guess (x, y), if any."""
-        ...
-
-    def data(self) -> Iterable[Artist]:
-        """The artists of the data layer."""
-        ...
-
-    def frame_key(self) -> tuple[object, ...]:
-        """A value that stays equal as long as the frame may be kept."""
-        ...
-
-
-@dataclass(frozen=True)
-class Explorer(Generic[P, R]):
-    """One demonstration: its parameters, its model call, its picture and its sentence.
-
-    ``call`` is the Python expression that opens it; ``drawing(present)`` makes the figure;
-    ``frame`` turns a result into a table for those who want the numbers. ``idle`` names the
-    parameters that make no difference at the others' values; their controls are greyed out.
-    """
-
-    call: str
-    title: str
-    parameters: type[P]
-    compute: Callable[[P], R]
-    drawing: Callable[[bool], Drawing[R]]
-    narrate: Callable[[R], str]
-    alt: str
-    presets: tuple[Preset[P], ...]
-    frame: Callable[[R], pd.DataFrame]
-    prediction: Prediction[R] | None = None
-    idle: Callable[[P], Collection[str]] = lambda parameters: ()
-    _memo: list[Any] = field(default_factory=list, repr=False, compare=False)
-
-    def result(self, parameters: P) -> R:
-        """Return ``compute(parameters)``, remembered for the last few parameter sets."""
-        if not self._memo:
-            self._memo.append(lru_cache(maxsize=_KEPT_RESULTS)(self.compute))
-        value: R = self._memo[0](parameters)
-        return value
-
-    def preset(self, name: str) -> Preset[P]:
-        """Return the preset called `name`; raise ValueError with the nearest name otherwise."""
-        by_name = {preset.name.lower(): preset for preset in self.presets}
-        if name.lower() in by_name:
-            return by_name[name.lower()]
-        close = difflib.get_close_matches(name.lower(), by_name, n=1)
-        hint = f"did you mean {by_name[close[0]].name!r}? " if close else ""
-        raise ValueError(
-            f"there is no preset {name!r}; {hint}There are: {[p.name for p in self.presets]}"
-        )
-
-    def state(self, preset: str | None = None, **values: Any) -> P:
-        """Return the parameter set of `preset` (the defaults without one), with `values` put in."""
-        base = self.parameters()
-        if preset is not None:
-            base = changed(base, self.preset(preset).values)
-        return changed(base, values)
+    def _help(self) -> str:
+        lines = [f"Open the explorer: {self.title}.", "", "Presets:"]
+        lines += [f'    "{preset.name}": {preset.story}' for preset in self.presets]
+        lines += ["", "Parameters:"]
+        for name, control in controls_of(self.parameters).items():
+            if isinstance(control, Slider):
+                values = f" ({control.span})"
+            elif isinstance(control, Choice):
+                values = f" (one of {[option for _, option in control.options]})"
+            else:
+                values = " (True or False)"
+            lines.append(f"    {name}: {control.help}{values}")
+        return "\n".join(lines)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import ipywidgets as widgets
 
 from course.ui import theme
-from course.ui.explorer import Explorer, Guess, Preset
+from course.ui.demonstration import Demonstration, Guess, Preset
 from course.ui.parameters import Choice, Control, Slider, as_python, changed, controls_of
 from course.ui.svg import LayeredSvg
 from course.words import rounded
@@ -29,7 +29,7 @@ _open: dict[str, tuple[str | None, list[Shell[Any, Any]]]] = {}
 
 
 def show(
-    explorer: Explorer[P, R],
+    explorer: Demonstration[P, R],
     preset: str | None = None,
     *,
     predict: bool = True,
@@ -54,7 +54,7 @@ class Shell(Generic[P, R]):
 
     def __init__(
         self,
-        explorer: Explorer[P, R],
+        explorer: Demonstration[P, R],
         preset: str | None,
         parameters: P,
         predict: bool,

@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.artist import Artist
 
-from course.ui.explorer import Drawing
+from course.ui.demonstration import Drawing
 from course.ui.quick_svg import QuickSvg
 
 _counter = itertools.count(1)

@@ -38,7 +38,7 @@ def prose() -> str:
 def shown(explorer: str, preset: str) -> Any:
     """What an explorer computes at a preset."""
     module = importlib.import_module(f"course.explore.ch04.{explorer}")
-    found = getattr(module, explorer.upper())
+    found = getattr(module, explorer)
     return found.result(found.state(preset))
 
 
@@ -185,9 +185,9 @@ def test_the_number_that_exercise_4_7_asks_for_is_not_printed(prose: str) -> Non
 
 
 def test_fewer_seats_move_the_wait_to_the_door(prose: str) -> None:
-    from course.explore.ch04.kv_memory import KV_MEMORY
+    from course.explore.ch04.kv_memory import kv_memory
 
-    found = KV_MEMORY.result(replace(KV_MEMORY.state("The storm"), load=0.8))
+    found = kv_memory.result(replace(kv_memory.state("The storm"), load=0.8))
     assert "P99 TTFT is 0.85 s and the longest gap 979 ms" in prose
     assert found.here.ttft_p99_s[0] == pytest.approx(0.85, abs=0.005)
     assert ms(found.here.longest_gap_s[0]) == 979
@@ -200,13 +200,13 @@ def test_fewer_seats_move_the_wait_to_the_door(prose: str) -> None:
 
 
 def test_the_three_storms_have_their_own_figures(prose: str) -> None:
-    from course.explore.ch04.kv_memory import KV_MEMORY
+    from course.explore.ch04.kv_memory import kv_memory
 
     storm = shown("kv_memory", "The storm")
     assert "It is 22 %" in prose
     assert "load 1.0, where 22 % is computed twice" in prose
-    assert KV_MEMORY.prediction is not None
-    assert KV_MEMORY.prediction.answer(storm) == pytest.approx(22, abs=0.5)
+    assert kv_memory.prediction is not None
+    assert kv_memory.prediction.answer(storm) == pytest.approx(22, abs=0.5)
     assert "26 % in the middle one of twenty" in prose
     twice = [scene.try_seats(256, k)["computed twice, %"] for k in range(1, 21)]
     assert round(float(np.median(twice))) == 26

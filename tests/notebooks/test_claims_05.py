@@ -46,7 +46,7 @@ def test_the_exercises_requests_are_those_of_the_pictures() -> None:
 
 def test_the_overloaded_minute(prose: str) -> None:
     """The section's surprise is the distance between 4.5 and 11.5."""
-    opened = shown("overload", "OVERLOAD", "Accept everything")
+    opened = shown("overload", "overload", "Accept everything")
     before, during, after = opened.stretches
     assert "with 40 seats" in prose
     assert scenes.SEATS == 40
@@ -68,14 +68,14 @@ def test_the_overloaded_minute(prose: str) -> None:
     # how soon that is too long is exercise 5.3
     assert "twelve" not in source_of("s1-explain")
     assert after.attainment > 0.9
-    quiet = shown("overload", "OVERLOAD", "A quiet day")
+    quiet = shown("overload", "overload", "A quiet day")
     for own, other in zip(quiet.stretches, quiet.open_stretches, strict=True):
         assert own.attainment == other.attainment
 
 
 def test_a_bounded_queue_in_the_same_minute(prose: str) -> None:
     """A refusal must serve more, and a longer queue fewer, or the advice is wrong."""
-    bounded = shown("overload", "OVERLOAD", "Bounded queue")
+    bounded = shown("overload", "overload", "Bounded queue")
     during = bounded.stretches[1]
     assert "room for 23 requests in the queue: at 11.5/s that is two seconds' worth" in prose
     assert bounded.limit_requests == 23
@@ -85,19 +85,19 @@ def test_a_bounded_queue_in_the_same_minute(prose: str) -> None:
     assert round(100 * during.refused) == 31
     assert "more than two and a half times" in prose
     assert during.good_per_s / bounded.open_stretches[1].good_per_s > 2.5
-    aware = shown("overload", "OVERLOAD", "Deadline-aware")
+    aware = shown("overload", "overload", "Deadline-aware")
     assert "nearly the same, 11.6 good answers a second" in prose
     assert round(aware.stretches[1].good_per_s, 1) == 11.6
-    short = shown("overload", "OVERLOAD", "Shorter answers")
+    short = shown("overload", "overload", "Shorter answers")
     assert "serves 91 % in time, where the same refusal" in prose
     assert "preset *Deadline-aware*, serves 68 %; the price: 90 % of the people" in prose
     assert round(100 * short.stretches[1].attainment) == 91
     assert round(100 * aware.stretches[1].attainment) == 68
     assert round(100 * short.stretches[1].cut_short) == 90
     assert short.short_tokens == 40
-    from course.explore.ch05.overload import OVERLOAD, OverloadParameters
+    from course.explore.ch05.overload import overload, OverloadParameters
 
-    kind = OVERLOAD.result(OverloadParameters(gate="bounded queue", max_wait_s=9.0))
+    kind = overload.result(OverloadParameters(gate="bounded queue", max_wait_s=9.0))
     assert "Hardly anybody is refused any more (12 %), and the good answers fall to 6.7/s" in prose
     assert round(100 * kind.stretches[1].refused) == 12
     assert kind.stretches[1].good_per_s == pytest.approx(6.65, abs=0.06)
@@ -134,29 +134,29 @@ def test_how_long_the_queue_may_be(prose: str) -> None:
 
 def test_the_storm(prose: str) -> None:
     """Each preset's outcome is a sentence of the lesson."""
-    storm = shown("retry_storm", "RETRY_STORM", "The burst ends, the collapse stays")
+    storm = shown("retry_storm", "retry_storm", "The burst ends, the collapse stays")
     assert "27 a second, where 8.5 people ask" in prose
     assert round(storm.attempts_after_per_s) == 27
     assert storm.good_per_s[2] < 0.05
     assert storm.back_after_s is None
     assert "for just twenty seconds" in prose
     assert storm.time.burst_s == (80.0, 100.0)
-    jitter = shown("retry_storm", "RETRY_STORM", "Three attempts and jitter")
+    jitter = shown("retry_storm", "retry_storm", "Three attempts and jitter")
     assert jitter.back_after_s is None
-    budget = shown("retry_storm", "RETRY_STORM", "Retry budget")
+    budget = shown("retry_storm", "retry_storm", "Retry budget")
     assert "after 35 s the service is back" in prose
     assert budget.back_after_s == 35
     assert "1.2 × 8.5 = 10.2 attempts/s" in prose
     assert pytest.approx(10.2) == 1.2 * 8.5
     assert scenes.RETRIES["retry budget"].budget_share == 0.2
-    unseen = shown("retry_storm", "RETRY_STORM", "Cancelled but not noticed")
+    unseen = shown("retry_storm", "retry_storm", "Cancelled but not noticed")
     assert unseen.back_after_s is None
     assert "11.5 − 10.2 = 1.3 requests/s that are to spare, and after 200 s" in prose
     assert unseen.after_s == 200
-    gated = shown("retry_storm", "RETRY_STORM", "Refuse what cannot make it")
+    gated = shown("retry_storm", "retry_storm", "Refuse what cannot make it")
     assert "five seconds after the burst's end the service is back" in prose
     assert gated.back_after_s == 5
-    endless = shown("retry_storm", "RETRY_STORM", "Unlimited retries")
+    endless = shown("retry_storm", "retry_storm", "Unlimited retries")
     assert "75 attempts a second of which 87 % are refused" in prose
     assert round(endless.attempts_after_per_s) == 75
     assert round(100 * endless.refused_share) == 87
@@ -237,7 +237,7 @@ def test_four_verdicts(prose: str) -> None:
     """What each dial does to whom is the section's content."""
 
     def at(preset: str) -> Any:
-        return shown("four_verdicts", "FOUR_VERDICTS", preset)
+        return shown("four_verdicts", "four_verdicts", preset)
 
     greedy, buckets = at("One greedy tenant"), at("Token buckets")
     assert "four times as much" in prose
@@ -296,13 +296,13 @@ def test_fairness_is_what_the_text_says(prose: str) -> None:
 
 def test_each_preset_says_its_load(prose: str) -> None:
     """The text sends the reader to the sentence for the load."""
-    from course.explore.ch05.four_verdicts import FOUR_VERDICTS
+    from course.explore.ch05.four_verdicts import four_verdicts
 
     assert "the sentence with the picture begins with the load" in prose
     loads = set()
-    for preset in FOUR_VERDICTS.presets:
-        state = FOUR_VERDICTS.state(preset.name)
-        said = FOUR_VERDICTS.narrate(FOUR_VERDICTS.result(state))
+    for preset in four_verdicts.presets:
+        state = four_verdicts.state(preset.name)
+        said = four_verdicts.narrate(four_verdicts.result(state))
         assert re.match(r"[\d.]+ requests/s come\.", said)
         loads.add((state.load, state.greedy_factor))
     assert len(loads) > 1

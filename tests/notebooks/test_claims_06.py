@@ -36,7 +36,7 @@ def prose() -> str:
 
 def explorer(name: str) -> Any:
     """One of the lesson's explorers."""
-    return getattr(importlib.import_module(f"course.explore.ch06.{name}"), name.upper())
+    return getattr(importlib.import_module(f"course.explore.ch06.{name}"), name)
 
 
 def shown(name: str, preset: str, **changed: Any) -> Any:

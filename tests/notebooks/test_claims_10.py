@@ -16,10 +16,10 @@ from course import explore, paths
 from course.exercises.ch10 import _small_server
 from course.exercises.registry import exercise
 from course.explore.ch03.steady import decode_step
-from course.explore.ch10.fit_carried import FIT_CARRIED
+from course.explore.ch10.fit_carried import fit_carried
 from course.explore.ch10.machine import recorded_run
-from course.explore.ch10.measured_roofline import MEASURED_ROOFLINE
-from course.explore.ch10.predict_measure import PREDICT_MEASURE
+from course.explore.ch10.measured_roofline import measured_roofline
+from course.explore.ch10.predict_measure import predict_measure
 from course.measure import fit_record, predict_decode_s
 from course.measure.pool import pool_bytes
 from course.serving.catalog.entries import model
@@ -53,13 +53,13 @@ def test_sixteen_vectors_cost_far_less_than_sixteen(prose: str) -> None:
     """The weights are read once: were it not so, batching would gain nothing here."""
     assert "another vector costs next to nothing" in prose
     assert "even *faster* than one" in prose
-    assert recorded(MEASURED_ROOFLINE, "Sixteen at once").times_first < 2
+    assert recorded(measured_roofline, "Sixteen at once").times_first < 2
 
 
 def test_the_ridge_moves_left_with_the_bytes(prose: str) -> None:
     assert "the ridge moves far to the left" in prose
-    bf16 = recorded(MEASURED_ROOFLINE, "Sixteen at once")
-    fp32 = recorded(MEASURED_ROOFLINE, "Twice the bytes")
+    bf16 = recorded(measured_roofline, "Sixteen at once")
+    fp32 = recorded(measured_roofline, "Twice the bytes")
     assert fp32.ridge_flop_per_byte < bf16.ridge_flop_per_byte / 2
 
 
@@ -80,7 +80,7 @@ def test_eight_sequences_never_take_eight_times_as_long(prose: str) -> None:
     """The room says eight times as long, or the same: weights read once forbid the first."""
     assert "The first forgets that the weights are read once for all." in prose
     for precision in ("bf16", "fp32"):
-        game = recorded(PREDICT_MEASURE, "A step for eight", precision=precision)
+        game = recorded(predict_measure, "A step for eight", precision=precision)
         assert game.here_s / game.first_s < 6
 
 
@@ -110,14 +110,14 @@ def test_the_factor_of_whole_steps_is_carried(prose: str) -> None:
         / predict_decode_s(fit, recorded_run().model, p.shape["batch"], p.shape["context_tokens"])
         for p in steps
     ]
-    shown = recorded(FIT_CARRIED, "One reader")
+    shown = recorded(fit_carried, "One reader")
     assert shown.whole_over_parts == pytest.approx(statistics.median(ratios))
 
 
 def test_a_ridge_in_tokens_is_one_in_operations_a_byte(prose: str) -> None:
     assert "In bf16 that is the same number" in prose
     ridge = fit_record(recorded_run(), "bf16").dense.ridge_flop_per_byte
-    assert recorded(FIT_CARRIED, "One reader").yours.ridge_batch == pytest.approx(ridge, rel=0.02)
+    assert recorded(fit_carried, "One reader").yours.ridge_batch == pytest.approx(ridge, rel=0.02)
 
 
 def test_a_prompt_makes_a_step_longer_by_what_the_hint_says() -> None:
@@ -142,8 +142,8 @@ def test_the_pool_is_larger_than_the_cache(prose: str) -> None:
 
 def test_calibration_never_counts_the_step_it_saw(prose: str) -> None:
     assert "the step that was looked at is not counted among them" in prose
-    plain = recorded(PREDICT_MEASURE, "A step for eight")
-    calibrated = recorded(PREDICT_MEASURE, "With one measured step")
+    plain = recorded(predict_measure, "A step for eight")
+    calibrated = recorded(predict_measure, "With one measured step")
     assert calibrated.off.size == plain.off.size - 1
 
 
@@ -167,7 +167,7 @@ def test_what_a_prediction_is_worth(prose: str) -> None:
 def test_curves_lie_apart_by_bandwidths_then_by_peaks(prose: str) -> None:
     assert "apart by the ratio of the **bandwidths**" in prose
     assert "by that of the **peaks**" in prose
-    low = recorded(FIT_CARRIED, "One reader", context_tokens=128)
+    low = recorded(fit_carried, "One reader", context_tokens=128)
     fit = fit_record(recorded_run(), "bf16")
     cost = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
     reached = cost.constants.mbu * cost.gpu.bandwidth_bytes_per_s
@@ -176,7 +176,7 @@ def test_curves_lie_apart_by_bandwidths_then_by_peaks(prose: str) -> None:
     assert low.times == pytest.approx(bandwidths, rel=0.3)
     peak = cost.constants.mfu_bf16 * cost.gpu.peak_bf16_flop_per_s
     peaks = peak / fit.dense.peak_flop_per_s
-    high = recorded(FIT_CARRIED, "One reader", context_tokens=128, batch=1024)
+    high = recorded(fit_carried, "One reader", context_tokens=128, batch=1024)
     assert high.times == pytest.approx(peaks, rel=0.3)
 
 
@@ -190,14 +190,14 @@ def test_the_hoarder_has_fewer_weights_and_four_times_the_cache(prose: str) -> N
         for name in ("Llama-2-7B", "Llama-3.1-8B")
     ]
     assert steps[0] > steps[1]
-    shown = [recorded(FIT_CARRIED, "A model that hoards", model=m) for m in (old.name, new.name)]
+    shown = [recorded(fit_carried, "A model that hoards", model=m) for m in (old.name, new.name)]
     assert shown[0].yours.here_s > shown[1].yours.here_s
 
 
 def test_the_other_machine_is_asked_for_the_same_work(prose: str) -> None:
     """What the explorer serves is the model that the prose names."""
     assert "an 8-billion-parameter model decodes" in prose
-    assert recorded(FIT_CARRIED, "One reader").model == "Llama-3.1-8B"
+    assert recorded(fit_carried, "One reader").model == "Llama-3.1-8B"
     assert model("Llama-3.1-8B").parameters == pytest.approx(8e9, rel=0.01)
 
 

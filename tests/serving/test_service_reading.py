@@ -67,7 +67,7 @@ def test_the_two_copies_of_the_cost_are_one(
 
 def test_the_two_copies_of_the_codes_are_one() -> None:
     """A code that means one order here and another there would run the wrong queue."""
-    for name in ("FCFS", "SJF", "PRIORITY", "CUSTOM", "LINEAR", "ROOFLINE", "PLAIN_PYTHON"):
+    for name in ("FCFS", "SJF", "PRIORITY", "CUSTOM", "LINEAR", "roofline", "PLAIN_PYTHON"):
         assert getattr(_service_kernels, name) == getattr(_kernels, name)
     for kind in Status:
         if kind != Status.FAILED:

@@ -1,15 +1,15 @@
-"""Every explorer of the course, found in its modules: a new one is tested by being there."""
+"""Every explorer of the course, as the registry names them, and those that stand in its files."""
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import course.explore
+from course import explore
 from course.ui import Explorer
 from course.ui.parameters import Choice, Control, Slider, controls_of
 from course.ui.shell import Shell
@@ -18,13 +18,20 @@ _SEEN_ON_THE_WAY = 12
 
 
 def every_explorer() -> dict[str, Explorer]:
-    """Name of the call -> explorer."""
-    found = {}
-    for info in pkgutil.walk_packages(course.explore.__path__, "course.explore."):
-        module = importlib.import_module(info.name)
-        for value in vars(module).values():
+    """Name of the call -> explorer, as the registry has them."""
+    found = (getattr(explore, name) for name in explore.__all__)
+    return {one.call: one for one in found if isinstance(one, Explorer)}
+
+
+def explorers_in_files() -> dict[str, Explorer]:
+    """Where it stands -> explorer, of every file below `course/explore`, imported or not."""
+    found: dict[str, Explorer] = {}
+    folder = Path(explore.__file__).parent
+    for path in sorted(folder.glob("ch*/*.py")):
+        module = importlib.import_module(f"course.explore.{path.parent.name}.{path.stem}")
+        for name, value in vars(module).items():
             if isinstance(value, Explorer):
-                found[value.call] = value
+                found[f"{path.relative_to(folder)}: {name}"] = value
     return found
 
 

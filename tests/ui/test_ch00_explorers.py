@@ -10,7 +10,7 @@ import pytest
 
 from course import explore
 from course.explore.ch00 import tension as tension_module
-from course.explore.ch00.tension import TENSION, TensionParameters
+from course.explore.ch00.tension import TensionParameters, tension
 from course.paths import NOTEBOOKS
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 
@@ -64,7 +64,7 @@ def test_boxes_of_the_picture_are_the_steps() -> None:
 def test_one_user_alone_by_hand() -> None:
     """The left end of every curve of the tension picture."""
     cost = RooflineStepCost("Qwen3-8B", "H100-80GB-SXM")
-    r = TENSION.result(TensionParameters(users=1, lengths=(128, 128)))
+    r = tension.result(TensionParameters(users=1, lengths=(128, 128)))
     ttft = cost.step_seconds(StepFeatures(128, 128 * 129 // 2, 0, 0))
     decode = sum(cost.step_seconds(StepFeatures(0, 0, 1, 128 + k)) for k in range(1, 128))
     assert r.ttft_p95_s == pytest.approx(ttft, rel=1e-9)
@@ -80,10 +80,10 @@ def test_littles_law_holds_at_every_load() -> None:
         assert level.finished_per_s * e2e.mean() == pytest.approx(users, rel=0.12)
 
 
-@pytest.mark.parametrize("preset", [p.name for p in TENSION.presets])
+@pytest.mark.parametrize("preset", [p.name for p in tension.presets])
 def test_the_green_bar_is_the_rule(preset: str) -> None:
-    p = TENSION.state(preset)
-    r = TENSION.result(p)
+    p = tension.state(preset)
+    r = tension.result(p)
     shares = {u: tension_module._level(u, p.lengths).good_share(p) for u in tension_module._LOADS}
     assert r.held_users == max((u for u, share in shares.items() if share >= 0.95), default=0)
     shell = explore.tension(preset, predict=False)
@@ -124,9 +124,9 @@ def test_prose_about_the_fit_is_what_the_table_shows() -> None:
 
 
 def test_prose_about_the_tension_is_what_the_picture_shows() -> None:
-    r = TENSION.result(TENSION.state("Long chats"))
+    r = tension.result(tension.state("Long chats"))
     level = tension_module._level
-    p = TENSION.state("Long chats")
+    p = tension.state("Long chats")
     assert r.held_users == 48
     assert "keeps its promises up to 48 users" in prose()
     assert r.held_tokens_per_s / r.most_tokens_per_s == pytest.approx(0.8, abs=0.02)

@@ -15,8 +15,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, lognorm
 
 from course.explore.ch01 import percentile_and_mean as module
-from course.explore.ch01.one_life import ONE_LIFE
-from course.explore.ch01.percentile_and_mean import FAST_S, PERCENTILE_AND_MEAN, Mixture, mixture
+from course.explore.ch01.one_life import one_life
+from course.explore.ch01.percentile_and_mean import FAST_S, Mixture, mixture, percentile_and_mean
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.serving.requests import metrics
 from course.ui.shell import Shell, show
@@ -86,9 +86,9 @@ HARD = (
 )
 
 
-@pytest.mark.parametrize("state", [*(p.name for p in ONE_LIFE.presets), *HARD], ids=str)
+@pytest.mark.parametrize("state", [*(p.name for p in one_life.presets), *HARD], ids=str)
 def test_a_life_added_up_by_hand(opened: Any, state: Any) -> None:
-    shell = opened(ONE_LIFE, state) if isinstance(state, str) else opened(ONE_LIFE, **state)
+    shell = opened(one_life, state) if isinstance(state, str) else opened(one_life, **state)
     p, r = shell.parameters, shell.result
     times, counts = arrivals_by_hand(p)
     assert r.arrivals_s == pytest.approx(times, rel=1e-12)
@@ -108,9 +108,9 @@ def test_a_life_added_up_by_hand(opened: Any, state: Any) -> None:
     assert r.rest.largest_gap_s == pytest.approx(p.decode_step_ms / 1e3)
 
 
-@presets_of(ONE_LIFE)
+@presets_of(one_life)
 def test_brackets_boxes_and_gaps_lie_where_the_numbers_say(opened: Any, preset: str) -> None:
-    shell = opened(ONE_LIFE, preset)
+    shell = opened(one_life, preset)
     p, r, picture = shell.parameters, shell.result, shell._drawing
     assert xy(picture._brackets[0])[0].tolist() == [0.0, r.here.ttft_s]
     assert xy(picture._brackets[2])[0].tolist() == [0.0, r.here.e2e_s]
@@ -132,9 +132,9 @@ def test_brackets_boxes_and_gaps_lie_where_the_numbers_say(opened: Any, preset: 
         assert xy(picture._mean)[1].tolist() == [r.here.tpot_s] * 2
 
 
-@presets_of(ONE_LIFE)
+@presets_of(one_life)
 def test_the_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
-    shell = opened(ONE_LIFE, preset)
+    shell = opened(one_life, preset)
     r, words, picture = shell.result, shell.sentence, shell._drawing
     assert f"after {seconds(r.here.ttft_s)} (TTFT)" in words
     assert f"TTFT {seconds(r.here.ttft_s)}" in picture._bracket_words[0].get_text()
@@ -163,7 +163,7 @@ def test_each_preset_moves_just_the_metrics_it_is_about() -> None:
         "A step that drags": set(),
     }
     for preset, expected in moved.items():
-        r = result_of(ONE_LIFE, preset)
+        r = result_of(one_life, preset)
         found = {
             name for name, value in vars(r.here).items()
             if value != pytest.approx(getattr(r.rest, name), rel=1e-9)
@@ -172,7 +172,7 @@ def test_each_preset_moves_just_the_metrics_it_is_about() -> None:
 
 
 def test_a_stall_of_400_ms_hardly_moves_the_mean_gap() -> None:
-    r = result_of(ONE_LIFE, "A neighbour's long prompt")
+    r = result_of(one_life, "A neighbour's long prompt")
     assert r.here.largest_gap_s == pytest.approx(0.420)
     assert r.here.largest_gap_s / r.rest.largest_gap_s == pytest.approx(21)
     assert r.here.tpot_s == pytest.approx(0.020 + 0.400 / 199)
@@ -192,22 +192,22 @@ def test_a_stall_of_400_ms_hardly_moves_the_mean_gap() -> None:
 )
 def test_what_people_feel(opened: Any, values: Any, says: str | None, not_says: str | None) -> None:
     """Over 3 s feels stuck; 20 tokens a second read fluently; 5 a second drag."""
-    words = opened(ONE_LIFE, **values).sentence
+    words = opened(one_life, **values).sentence
     assert says is None or says in words
     assert not_says is None or not_says not in words
 
 
 def test_a_one_token_answer_has_no_right_guess_of_its_tpot(opened: Any) -> None:
     """0 ms is what some tools print; the curtain must not call it right."""
-    shell = opened(ONE_LIFE, "One-token answer")
+    shell = opened(one_life, "One-token answer")
     shell.commit(0)
     assert "there is no such number" in shell._sentence.value
 
 
 @pytest.mark.parametrize("preset", ["Chat at rest", "A neighbour's long prompt"])
 def test_a_guess_is_drawn_where_it_was_meant(opened: Any, preset: str) -> None:
-    shell = opened(ONE_LIFE, preset)
-    answer = ONE_LIFE.prediction.answer(shell.result)
+    shell = opened(one_life, preset)
+    answer = one_life.prediction.answer(shell.result)
     shell.commit(0.5 * answer)
     picture = shell._drawing
     if preset == "Chat at rest":
@@ -234,9 +234,9 @@ def distribution_of(p: Any) -> Any:
     )
 
 
-@presets_of(PERCENTILE_AND_MEAN)
+@presets_of(percentile_and_mean)
 def test_true_figures_are_the_mixture_s(opened: Any, preset: str) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, preset)
+    shell = opened(percentile_and_mean, preset)
     cdf, mean = distribution_of(shell.parameters)
     r = shell.result
     assert r.marks[0].true_s == pytest.approx(mean, rel=1e-9)
@@ -253,9 +253,9 @@ def sample_of(shell: Any) -> np.ndarray:
     return times
 
 
-@presets_of(PERCENTILE_AND_MEAN)
+@presets_of(percentile_and_mean)
 def test_measured_figures_are_the_sample_s(opened: Any, preset: str) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, preset)
+    shell = opened(percentile_and_mean, preset)
     r, times = shell.result, np.sort(sample_of(shell))
     n = times.size
     assert r.requests == n
@@ -281,7 +281,7 @@ def test_measured_figures_are_the_sample_s(opened: Any, preset: str) -> None:
 def test_bars_count_every_request_once(opened: Any, log_time: bool, apart: bool) -> None:
     """On a logarithmic axis all of them; on a linear one the rest is said to lie beyond."""
     shell = opened(
-        PERCENTILE_AND_MEAN, log_time=log_time, apart=apart, fast_percent=10.0, requests=3000
+        percentile_and_mean, log_time=log_time, apart=apart, fast_percent=10.0, requests=3000
     )
     picture, times = shell._drawing, sample_of(shell)
     stacks = picture._stacks if apart else [picture._bars]
@@ -299,9 +299,9 @@ def test_bars_count_every_request_once(opened: Any, log_time: bool, apart: bool)
     assert total.sum() == pytest.approx(100 * (1 - beyond / 3000))
 
 
-@presets_of(PERCENTILE_AND_MEAN)
+@presets_of(percentile_and_mean)
 def test_marks_and_words_are_the_same_numbers(opened: Any, preset: str) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, preset)
+    shell = opened(percentile_and_mean, preset)
     r, picture, words = shell.result, shell._drawing, shell.sentence
     assert xy(picture._values)[0].tolist() == [mark.value_s for mark in r.marks]
     assert xy(picture._true)[0].tolist() == [mark.true_s for mark in r.marks]
@@ -317,7 +317,7 @@ def test_marks_and_words_are_the_same_numbers(opened: Any, preset: str) -> None:
 
 def test_the_printed_report_of_600_ms(opened: Any) -> None:
     """Mean 600 ms, P95 1.8 s and P99 7 s can be one and the same service."""
-    shell = opened(PERCENTILE_AND_MEAN, "Mean 600 ms")
+    shell = opened(percentile_and_mean, "Mean 600 ms")
     r = shell.result
     by_name = {mark.name: mark for mark in r.marks}
     for name, printed in (("mean", 0.6), ("P95", 1.8), ("P99", 7.0)):
@@ -328,7 +328,7 @@ def test_the_printed_report_of_600_ms(opened: Any) -> None:
 
 
 def test_hardly_a_gap_is_as_long_as_the_mean_of_two_humps() -> None:
-    r = result_of(PERCENTILE_AND_MEAN, "Two humps")
+    r = result_of(percentile_and_mean, "Two humps")
     assert r.near_mean < 0.001
     assert 0.02 < r.marks[0].value_s < 0.2
 
@@ -337,7 +337,7 @@ def test_hardly_a_gap_is_as_long_as_the_mean_of_two_humps() -> None:
 def test_299_requests_are_the_least_that_bound_a_p99(
     opened: Any, requests: int, bounded: bool
 ) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, requests=requests)
+    shell = opened(percentile_and_mean, requests=requests)
     assert (shell.result.marks[-1].high_s is not None) == bounded
     assert ("no 95 % upper bound" in shell.sentence) != bounded
     assert ("no upper bound" in shell._drawing._mark_words[-1].get_text()) != bounded
@@ -346,7 +346,7 @@ def test_299_requests_are_the_least_that_bound_a_p99(
 
 def test_a_small_run_often_sees_nothing_beyond_the_true_p99(opened: Any) -> None:
     """The sentence's 60.5 % for fifty requests, counted over many runs."""
-    shell = opened(PERCENTILE_AND_MEAN, "A P99 from fifty requests")
+    shell = opened(percentile_and_mean, "A P99 from fifty requests")
     assert percent(0.99**50) in shell.sentence
     true = shell.result.marks[-1].true_s
     rng = np.random.default_rng(5)
@@ -359,7 +359,7 @@ def test_a_small_run_often_sees_nothing_beyond_the_true_p99(opened: Any) -> None
 
 def test_bounds_hold_as_often_as_they_promise() -> None:
     """Over many days each bound of the P99 fails in at most about one of twenty."""
-    mixed = mixture(PERCENTILE_AND_MEAN.state(requests=500))
+    mixed = mixture(percentile_and_mean.state(requests=500))
     runs = [
         module._marks(metrics.distribution(module._sample_s(mixed, 500, seed)[0]), mixed)[-1]
         for seed in range(400)
@@ -369,9 +369,9 @@ def test_bounds_hold_as_often_as_they_promise() -> None:
 
 
 def test_fast_failures_pull_the_mean_down_not_the_service_up(opened: Any) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, "Fast failures pull the mean down")
+    shell = opened(percentile_and_mean, "Fast failures pull the mean down")
     without = opened(
-        PERCENTILE_AND_MEAN,
+        percentile_and_mean,
         "Fast failures pull the mean down",
         fast_percent=0.0,
         slow_percent=4.0,
@@ -383,7 +383,7 @@ def test_fast_failures_pull_the_mean_down_not_the_service_up(opened: Any) -> Non
 
 
 def test_the_pooled_p95_hides_the_tenant_that_suffers(opened: Any) -> None:
-    shell = opened(PERCENTILE_AND_MEAN, "One tenant suffers")
+    shell = opened(percentile_and_mean, "One tenant suffers")
     r = shell.result
     usual, slow, fast = r.groups
     assert slow.share == pytest.approx(0.04)
@@ -399,7 +399,7 @@ def test_luck_moves_a_small_run_and_hardly_a_large_one() -> None:
     spread = {}
     for requests in (50, 100_000):
         found = [
-            result_of(PERCENTILE_AND_MEAN, requests=requests, seed=seed).marks[-1].value_s
+            result_of(percentile_and_mean, requests=requests, seed=seed).marks[-1].value_s
             for seed in range(1, 9)
         ]
         spread[requests] = max(found) / min(found)
@@ -409,14 +409,14 @@ def test_luck_moves_a_small_run_and_hardly_a_large_one() -> None:
 
 def test_the_question_fits_the_settings() -> None:
     """A guess is judged against the figure that was asked for."""
-    ask = PERCENTILE_AND_MEAN.prediction
-    pooled = result_of(PERCENTILE_AND_MEAN, "Mean 600 ms")
+    ask = percentile_and_mean.prediction
+    pooled = result_of(percentile_and_mean, "Mean 600 ms")
     assert ask.answer(pooled) == pooled.marks[-1].value_s
-    small = result_of(PERCENTILE_AND_MEAN, "A P99 from fifty requests")
+    small = result_of(percentile_and_mean, "A P99 from fifty requests")
     assert ask.answer(small) == small.marks[-1].true_s
-    fast = result_of(PERCENTILE_AND_MEAN, "Fast failures pull the mean down")
+    fast = result_of(percentile_and_mean, "Fast failures pull the mean down")
     assert ask.answer(fast) == fast.mean_without_fast_s
-    sliced = result_of(PERCENTILE_AND_MEAN, "One tenant suffers")
+    sliced = result_of(percentile_and_mean, "One tenant suffers")
     assert ask.answer(sliced) == sliced.groups[1].p95_s
     for result in (pooled, small, fast, sliced):
         numbers = re.findall(r"\d", ask.question(result))

@@ -12,8 +12,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from course import explore
-from course.explore.ch01.littles_audit import LITTLES_AUDIT
-from course.explore.ch01.many_tools import FIVE, LIMITS, MANY_TOOLS
+from course.explore.ch01.littles_audit import littles_audit
+from course.explore.ch01.many_tools import FIVE, LIMITS, many_tools
 from course.explore.ch01.six_requests import Edits, regrouped, six_requests
 from course.explore.ch01.tool_rules import rule_of
 from course.figures.ch01.many_tools import METRICS
@@ -131,7 +131,7 @@ def test_bars_are_as_long_as_their_figures(metric: str) -> None:
 
 def test_the_guess_stands_at_its_multiple_of_the_smallest_bar() -> None:
     shell = explore.many_tools("The printed six", predict=False)
-    factor = MANY_TOOLS.prediction.answer(shell.result)
+    factor = many_tools.prediction.answer(shell.result)
     assert factor == pytest.approx(96.0 / 53.5714285, rel=1e-6)
     shell.commit(factor)
     drawing = shell._drawing
@@ -151,7 +151,7 @@ def test_dots_are_the_chunks() -> None:
 
 def sentences() -> dict[str, str]:
     found = {}
-    for preset in MANY_TOOLS.presets:
+    for preset in many_tools.presets:
         shell = explore.many_tools(preset.name, predict=False)
         found[preset.name] = shell.sentence.replace("\u00a0", " ")
         shell.close()
@@ -216,7 +216,7 @@ def test_the_rules_words_lead_to_the_printed_figure(tool: str, metric: str) -> N
 @pytest.mark.parametrize("present", [False, True])
 def test_no_cell_leaves_the_table(present: bool) -> None:
     """The cells are drawn as one artist, which the general test of words does not see."""
-    for preset in MANY_TOOLS.presets:
+    for preset in many_tools.presets:
         shell = explore.many_tools(preset.name, predict=False, present=present, all_tools=True)
         drawing = shell._drawing
         canvas = FigureCanvasAgg(drawing.figure)
@@ -262,7 +262,7 @@ def test_the_a10g_report_by_hand() -> None:
         assert figure in sentence, figure
     # 19 in 20 wait at most 1.2 s; for a mean of 7.41 s the others must make up the rest
     assert 0.95 * 1.2 + 0.05 * r.slowest_wait_s == pytest.approx(r.mean_wait_s)
-    assert LITTLES_AUDIT.prediction.answer(r) == r.mean_wait_s
+    assert littles_audit.prediction.answer(r) == r.mean_wait_s
     shell.close()
 
 
@@ -294,7 +294,7 @@ def test_thirty_alone_and_eighty_at_batch_eight() -> None:
 
 
 def test_the_honest_report_is_a_measured_one() -> None:
-    p = LITTLES_AUDIT.state("An honest report")
+    p = littles_audit.state("An honest report")
     points = catalog.measured_points(
         gpu="H100-80GB-SXM", model="Qwen3-8B", precision="bf16", n_gpus=1, load="closed loop",
         prompt_tokens=2048, output_tokens=2048,
@@ -306,15 +306,15 @@ def test_the_honest_report_is_a_measured_one() -> None:
     assert p.tpot_p95_ms / 1000 == pytest.approx(point.tpot_p95_s, rel=0.005)
     assert p.bandwidth_gb_per_s * 1e9 == catalog.gpu("H100-80GB-SXM").bandwidth_bytes_per_s
     assert p.weights_gb * 1e9 == pytest.approx(catalog.model("Qwen3-8B").weight_bytes(), rel=0.01)
-    r = LITTLES_AUDIT.result(p)
+    r = littles_audit.result(p)
     assert r.fits
     # and what follows is near what was measured
     assert r.needed_tpot_low_s <= 1.02 * point.tpot_s <= r.needed_tpot_s
 
 
 def test_the_output_length_trap() -> None:
-    short = LITTLES_AUDIT.result(LITTLES_AUDIT.state("Answers of 100 tokens"))
-    long = LITTLES_AUDIT.result(LITTLES_AUDIT.state("The output-length trap"))
+    short = littles_audit.result(littles_audit.state("Answers of 100 tokens"))
+    long = littles_audit.result(littles_audit.state("The output-length trap"))
     assert short.fits
     assert long.fits
     assert long.output_tokens_per_s / short.output_tokens_per_s == pytest.approx(1.17, abs=0.005)
@@ -329,8 +329,8 @@ def test_littles_law_holds_in_every_state() -> None:
     """L = X·W for the whole, for the queue and for the seats."""
     rng = np.random.default_rng(5)
     for _ in range(200):
-        r = LITTLES_AUDIT.result(
-            LITTLES_AUDIT.state(
+        r = littles_audit.result(
+            littles_audit.state(
                 users=int(rng.integers(1, 257)),
                 seats=int(rng.integers(1, 257)),
                 output_tokens_per_s=float(rng.uniform(10, 5000)),
@@ -366,7 +366,7 @@ def test_bars_of_the_audit_are_its_figures() -> None:
 
 
 def test_the_stories_numbers_are_the_settings() -> None:
-    for explorer in (MANY_TOOLS, LITTLES_AUDIT):
+    for explorer in (many_tools, littles_audit):
         for preset in explorer.presets:
             sentence = explorer.narrate(explorer.result(explorer.state(preset.name)))
             assert not re.search(r"\b1 users\b|\b1 seats\b|  ", sentence), sentence

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from course.explore.ch02.loops import LOOPS
-from course.explore.ch02.pooling import POOLING
-from course.explore.ch02.variability import VARIABILITY
+from course.explore.ch02.loops import loops
+from course.explore.ch02.pooling import pooling
+from course.explore.ch02.variability import variability
 from course.paths import DATA
 from course.ui.shell import Shell, show
 from course.words import percent, seconds
@@ -52,9 +52,9 @@ def kingman_s(load: Any, p: Any) -> Any:
     return load / (1 - load) * (p.arrivals_cv**2 + p.service_cv**2) / 2 * p.service_s
 
 
-@presets_of(VARIABILITY)
+@presets_of(variability)
 def test_waits_are_drawn_where_the_formula_puts_them(opened: Any, preset: str) -> None:
-    shell = opened(VARIABILITY, preset)
+    shell = opened(variability, preset)
     p, picture = shell.parameters, shell._drawing
     load, wait_s = xy(picture._formula)
     assert load.size > 100
@@ -68,9 +68,9 @@ def test_waits_are_drawn_where_the_formula_puts_them(opened: Any, preset: str) -
     assert (x, y) == (pytest.approx(here), pytest.approx(kingman_s(here, p)))
 
 
-@presets_of(VARIABILITY)
+@presets_of(variability)
 def test_the_sentence_says_the_waits_that_are_drawn(opened: Any, preset: str) -> None:
-    shell = opened(VARIABILITY, preset)
+    shell = opened(variability, preset)
     picture, words = shell._drawing, shell.sentence
     _, (formula_s,) = xy(picture._here_formula)
     _, (simulated_s,) = xy(picture._here_simulated)
@@ -81,10 +81,10 @@ def test_the_sentence_says_the_waits_that_are_drawn(opened: Any, preset: str) ->
     assert ("exact here" in words) == (shell.parameters.arrivals_cv == 1)
 
 
-@presets_of(VARIABILITY)
+@presets_of(variability)
 def test_simulated_waits_bear_the_formula_out_where_it_is_exact(opened: Any, preset: str) -> None:
     """And nowhere is Kingman's approximation so far off that it would not be worth teaching."""
-    shell = opened(VARIABILITY, preset)
+    shell = opened(variability, preset)
     load, wait_s = xy(shell._drawing._simulated)
     busy = (load > 0.5) & (load < 0.9)
     off = np.abs(wait_s / kingman_s(load, shell.parameters) - 1)[busy]
@@ -93,7 +93,7 @@ def test_simulated_waits_bear_the_formula_out_where_it_is_exact(opened: Any, pre
 
 def test_the_sentence_judges_the_formula_by_the_band(opened: Any) -> None:
     for values in ({}, {"arrivals_cv": 2.5, "customers": 500_000, "arrival_rate_per_s": 0.8}):
-        shell = opened(VARIABILITY, **values)
+        shell = opened(variability, **values)
         r = shell.result
         low, high = r.here.band_s
         inside = low <= r.formula_s <= high
@@ -105,14 +105,14 @@ def test_the_sentence_judges_the_formula_by_the_band(opened: Any) -> None:
 
 
 def test_no_variability_no_wait(opened: Any) -> None:
-    shell = opened(VARIABILITY, arrivals_cv=0.0, service_cv=0.0)
+    shell = opened(variability, arrivals_cv=0.0, service_cv=0.0)
     assert "waits 0 s by Kingman, exact here" in shell.sentence
     assert xy(shell._drawing._formula)[1].max() == 0
 
 
 def test_the_same_luck_moves_points_smoothly(opened: Any) -> None:
     """With fresh luck at each step of a slider the points would jump where the queue does not."""
-    shell = opened(VARIABILITY, arrival_rate_per_s=1.8)
+    shell = opened(variability, arrival_rate_per_s=1.8)
     waits = []
     for cv in (1.0, 1.05, 1.1, 1.15, 1.2):
         shell.set_state(service_cv=cv)
@@ -191,9 +191,9 @@ def agrees(chain: Chain, p: Any, value_s: float) -> None:
 
 
 @pytest.mark.slow
-@presets_of(POOLING)
+@presets_of(pooling)
 def test_pooled_times_are_drawn_where_the_chains_put_them(opened: Any, preset: str) -> None:
-    shell = opened(POOLING, preset)
+    shell = opened(pooling, preset)
     p, picture = shell.parameters, shell._drawing
     capacity_per_s = p.servers * p.service_rate_per_s
     curves = [xy(series.curve) for series in picture._series]
@@ -212,9 +212,9 @@ def test_pooled_times_are_drawn_where_the_chains_put_them(opened: Any, preset: s
         agrees(chain, p, value_s)
 
 
-@presets_of(POOLING)
+@presets_of(pooling)
 def test_the_sentence_names_all_three_systems_as_drawn(opened: Any, preset: str) -> None:
-    shell = opened(POOLING, preset)
+    shell = opened(pooling, preset)
     picture, words, r = shell._drawing, shell.sentence, shell.result
     _, drawn = xy(picture._here_points)
     for value_s, series, name in zip(
@@ -239,9 +239,9 @@ def test_the_sentence_names_all_three_systems_as_drawn(opened: Any, preset: str)
         assert "urned away" not in words
 
 
-@presets_of(POOLING)
+@presets_of(pooling)
 def test_simulated_systems_lie_near_the_theory(opened: Any, preset: str) -> None:
-    r = opened(POOLING, preset).result
+    r = opened(pooling, preset).result
     for system in r.systems:
         assert system.simulated.value_s == pytest.approx(system.value_s, rel=0.1)
         assert system.simulated.rejected_share == pytest.approx(
@@ -252,14 +252,14 @@ def test_simulated_systems_lie_near_the_theory(opened: Any, preset: str) -> None
         band is not None and band[0] <= system.value_s <= band[1]
         for band, system in zip(bands, r.systems, strict=True)
     ]
-    words = POOLING.narrate(r)
+    words = pooling.narrate(r)
     assert ("too short a run for honest bands" in words) == (None in bands)
     assert ("inside every 95\u00a0% band" in words) == all(inside)
 
 
 def test_one_server_is_one_system(opened: Any) -> None:
     for places in (None, 5):
-        shell = opened(POOLING, servers=1, arrival_rate_per_s=0.7, waiting_places=places)
+        shell = opened(pooling, servers=1, arrival_rate_per_s=0.7, waiting_places=places)
         values = [system.value_s for system in shell.result.systems]
         assert values == pytest.approx([values[0]] * 3, rel=1e-12)
         assert "the three are the same" in shell.sentence
@@ -267,7 +267,7 @@ def test_one_server_is_one_system(opened: Any) -> None:
 
 def test_a_bounded_queue_has_a_second_panel_and_no_wall(opened: Any) -> None:
     """A hatched "no steady state" over a queue that turns people away would be false."""
-    shell = opened(POOLING)
+    shell = opened(pooling)
     picture = shell._drawing
     assert picture._no_state.get_visible()
     assert not picture._below.get_visible()
@@ -283,7 +283,7 @@ def test_a_bounded_queue_has_a_second_panel_and_no_wall(opened: Any) -> None:
 
 
 def test_a_load_beyond_the_picture_is_said_to_be_there(opened: Any) -> None:
-    shell = opened(POOLING, waiting_places=2, arrival_rate_per_s=40.0)
+    shell = opened(pooling, waiting_places=2, arrival_rate_per_s=40.0)
     assert "your load, 400\u00a0%, is beyond" in shell.svg
     assert xy(shell._drawing._here_points)[0].size == 0
 
@@ -303,9 +303,9 @@ def repairmen(users: int, think_s: float, rate_per_s: float) -> tuple[float, flo
     return throughput, float(probability @ np.arange(users + 1)) / throughput
 
 
-@presets_of(LOOPS)
+@presets_of(loops)
 def test_loops_are_drawn_where_the_theory_puts_them(opened: Any, preset: str) -> None:
-    shell = opened(LOOPS, preset)
+    shell = opened(loops, preset)
     p, picture = shell.parameters, shell._drawing
     rate = p.service_rate_per_s
     x, y = xy(picture._closed)
@@ -329,9 +329,9 @@ def test_loops_are_drawn_where_the_theory_puts_them(opened: Any, preset: str) ->
         assert "queue without end" in shell.sentence
 
 
-@presets_of(LOOPS)
+@presets_of(loops)
 def test_the_simulated_loop_lies_near_the_exact_one(opened: Any, preset: str) -> None:
-    r = opened(LOOPS, preset).result
+    r = opened(loops, preset).result
     assert r.simulated_per_s == pytest.approx(r.throughput_per_s, rel=0.1)
     assert r.simulated_s == pytest.approx(r.response_s, rel=0.15)
 
@@ -361,9 +361,9 @@ def by_hand(p: Any, stall_s: float) -> tuple[list[float], list[float], list[floa
 
 
 @pytest.mark.slow
-@presets_of(LOOPS)
+@presets_of(loops)
 def test_both_stopwatches_show_what_an_event_loop_by_hand_shows(opened: Any, preset: str) -> None:
-    shell = opened(LOOPS, preset)
+    shell = opened(loops, preset)
     p, picture, words = shell.parameters, shell._drawing, shell.sentence
     plan, sent_s, end_s = map(np.array, by_hand(p, p.stall_s))
     tool_s = float(np.quantile(end_s - sent_s, 0.99))
@@ -390,7 +390,7 @@ def test_both_stopwatches_show_what_an_event_loop_by_hand_shows(opened: Any, pre
 @pytest.mark.parametrize(("users", "think_s"), [(1, 0.0), (8, 0.9), (100, 0.0), (60, 10.0)])
 def test_without_a_stall_nothing_is_omitted(opened: Any, users: int, think_s: float) -> None:
     """Otherwise the picture would blame the stall for what the comparison itself makes up."""
-    stall = opened(LOOPS, users=users, think_s=think_s, stall_s=0.0).result.stall
+    stall = opened(loops, users=users, think_s=think_s, stall_s=0.0).result.stall
     assert stall.late == 0
     np.testing.assert_array_equal(stall.from_sent_s, stall.from_scheduled_s)
 
@@ -398,14 +398,14 @@ def test_without_a_stall_nothing_is_omitted(opened: Any, users: int, think_s: fl
 # --- all three ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("explorer", [VARIABILITY, POOLING, LOOPS], ids=lambda e: e.call)
+@pytest.mark.parametrize("explorer", [variability, pooling, loops], ids=lambda e: e.call)
 def test_the_guess_is_a_star_at_its_own_height(opened: Any, explorer: Any) -> None:
     shell = opened(explorer, explorer.presets[0].name)
     answer = explorer.prediction.answer(shell.result)
     shell.commit(0.7 * answer)
     (x,), (y,) = xy(shell._drawing._guess._star)
     assert y == pytest.approx(0.7 * answer)
-    if explorer is not LOOPS:
+    if explorer is not loops:
         assert x == pytest.approx(shell.result.utilization)
     assert f"your guess {seconds(0.7 * answer)}" in shell.svg
     shell.commit(1e5)
@@ -417,13 +417,13 @@ def test_the_guess_is_a_star_at_its_own_height(opened: Any, explorer: Any) -> No
 @pytest.mark.parametrize(
     ("explorer", "name", "values"),
     [
-        (VARIABILITY, "arrival_rate_per_s", (1.35, 1.4, 1.45, 1.5)),
-        (VARIABILITY, "service_cv", (0.9, 1.0, 1.1, 1.2)),
-        (POOLING, "servers", (10, 11, 12, 13)),
-        (POOLING, "arrival_rate_per_s", (7.8, 8.0, 8.2, 8.4)),
-        (POOLING, "service_rate_per_s", (1.0, 1.1, 1.2, 1.3)),
-        (LOOPS, "users", (6, 7, 8, 9)),
-        (LOOPS, "think_s", (0.8, 0.9, 1.0, 1.1)),
+        (variability, "arrival_rate_per_s", (1.35, 1.4, 1.45, 1.5)),
+        (variability, "service_cv", (0.9, 1.0, 1.1, 1.2)),
+        (pooling, "servers", (10, 11, 12, 13)),
+        (pooling, "arrival_rate_per_s", (7.8, 8.0, 8.2, 8.4)),
+        (pooling, "service_rate_per_s", (1.0, 1.1, 1.2, 1.3)),
+        (loops, "users", (6, 7, 8, 9)),
+        (loops, "think_s", (0.8, 0.9, 1.0, 1.1)),
     ],
 )
 def test_axes_stand_still_while_a_slider_moves(
@@ -440,6 +440,6 @@ def test_axes_stand_still_while_a_slider_moves(
 
 
 def test_infinite_values_are_never_drawn_as_words(opened: Any) -> None:
-    shell = opened(LOOPS, users=100, think_s=0.0)
+    shell = opened(loops, users=100, think_s=0.0)
     assert math.isinf(shell.result.open_s)
     assert "open without end" in shell.svg

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.explore.ch03.batching import BATCHING, SERVERS
-from course.explore.ch03.four_ways import FOUR_WAYS, batching_of, work_of
+from course.explore.ch03.batching import SERVERS, batching
+from course.explore.ch03.four_ways import batching_of, four_ways, work_of
 from course.explore.ch03.layouts import LAYOUTS
-from course.explore.ch03.roofline import ROOFLINE
+from course.explore.ch03.roofline import roofline
 from course.explore.ch03.steady import BUDGET, steady_tpot_s
-from course.explore.ch03.token_cost import TOKEN_COST
+from course.explore.ch03.token_cost import token_cost
 from course.paths import DATA
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
@@ -60,9 +60,9 @@ def spread_over(p: Any) -> RooflineStepCost:
     return RooflineStepCost(p.model, p.gpu, 1, p.precision)
 
 
-@presets_of(ROOFLINE)
+@presets_of(roofline)
 def test_points_lie_where_bytes_and_operations_put_them(opened: Any, preset: str) -> None:
-    shell = opened(ROOFLINE, preset)
+    shell = opened(roofline, preset)
     p, picture = shell.parameters, shell._drawing
     cost, model = spread_over(p), catalog.model(p.model)
     pairs = p.prefill_tokens * (p.prefill_tokens + 1) // 2
@@ -84,9 +84,9 @@ def test_points_lie_where_bytes_and_operations_put_them(opened: Any, preset: str
     assert speed == pytest.approx(flop / cost.step_seconds(step), rel=1e-9)
 
 
-@presets_of(ROOFLINE)
+@presets_of(roofline)
 def test_nothing_is_drawn_above_its_roof(opened: Any, preset: str) -> None:
-    shell = opened(ROOFLINE, preset)
+    shell = opened(roofline, preset)
     picture, gpu = shell._drawing, catalog.gpu(shell.parameters.gpu)
     x, roof = xy(picture._roof)
     peak = gpu.peak_flop_per_s(shell.parameters.precision)
@@ -98,9 +98,9 @@ def test_nothing_is_drawn_above_its_roof(opened: Any, preset: str) -> None:
         assert np.all(speed < np.minimum(peak, gpu.bandwidth_bytes_per_s * at))
 
 
-@presets_of(ROOFLINE)
+@presets_of(roofline)
 def test_the_roofline_s_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
-    shell = opened(ROOFLINE, preset)
+    shell = opened(roofline, preset)
     r, words = shell.result, shell.sentence
     _, (speed,) = xy(shell._drawing._points[2])
     share = speed / r.peak_flop_per_s
@@ -115,24 +115,24 @@ def test_the_ridge_is_the_data_sheet_s() -> None:
     for gpu, peak, bandwidth in (
         ("H100-80GB-SXM", 989e12, 3.35e12), ("RTX-4090", 165.2e12, 1.008e12),
     ):  # fmt: skip
-        r = ROOFLINE.result(ROOFLINE.state(gpu=gpu))
+        r = roofline.result(roofline.state(gpu=gpu))
         assert r.ridge_tokens == pytest.approx(peak / bandwidth)
         assert r.reached_ridge_tokens == pytest.approx(
-            spread_over(ROOFLINE.state(gpu=gpu)).ridge_batch
+            spread_over(roofline.state(gpu=gpu)).ridge_batch
         )
 
 
 def test_no_batch_passes_the_ceiling_of_its_context() -> None:
     for context in (128, 1024, 32_768):
-        state = ROOFLINE.state(context_tokens=context)
-        r, cost = ROOFLINE.result(state), spread_over(state)
+        state = roofline.state(context_tokens=context)
+        r, cost = roofline.result(state), spread_over(state)
         many = 10**9
         flop = many * (
             2 * cost.model.active_parameters + cost.model.attention_flop_per_pair * context
         )
         read = cost.streamed_bytes + many * cost.kv_bytes_per_token * context
         assert r.ceiling_flop_per_byte == pytest.approx(flop / read, rel=1e-3)
-        never = "never does" in ROOFLINE.narrate(r)
+        never = "never does" in roofline.narrate(r)
         assert never == (r.ceiling_flop_per_byte < r.ridge_flop_per_byte)
 
 
@@ -146,27 +146,27 @@ def test_no_batch_passes_the_ceiling_of_its_context() -> None:
 )
 def test_each_printed_rule_is_right_somewhere(values: dict[str, Any], rule: str) -> None:
     """The audit of the lesson: none of the three rules is wrong, and none is right everywhere."""
-    assert rule in ROOFLINE.narrate(ROOFLINE.result(ROOFLINE.state(**values)))
+    assert rule in roofline.narrate(roofline.result(roofline.state(**values)))
 
 
 def test_a_batch_beyond_memory_is_said_to_be_one() -> None:
-    r = ROOFLINE.result(ROOFLINE.state(batch=1024, context_tokens=131_072))
-    assert "fewer than this batch" in ROOFLINE.narrate(r)
+    r = roofline.result(roofline.state(batch=1024, context_tokens=131_072))
+    assert "fewer than this batch" in roofline.narrate(r)
 
 
 def test_a_card_without_fp8_is_said_to_have_none() -> None:
-    r = ROOFLINE.result(ROOFLINE.state(gpu="A100-80GB-SXM", precision="fp8"))
+    r = roofline.result(roofline.state(gpu="A100-80GB-SXM", precision="fp8"))
     assert r.precision == "bf16"
-    assert "(the A100-80GB-SXM has no fp8)" in ROOFLINE.narrate(r)
+    assert "(the A100-80GB-SXM has no fp8)" in roofline.narrate(r)
 
 
 # --- batching ---------------------------------------------------------------------------------
 
 
-@presets_of(BATCHING)
+@presets_of(batching)
 def test_layers_add_up_to_the_step(opened: Any, preset: str) -> None:
     """The corner of weights and computing does not add up; what is stacked must."""
-    shell = opened(BATCHING, preset)
+    shell = opened(batching, preset)
     p, r = shell.parameters, shell.result
     cost = RooflineStepCost(*SERVERS[p.server])
     context = p.lengths[0] + p.lengths[1] / 2
@@ -181,9 +181,9 @@ def test_layers_add_up_to_the_step(opened: Any, preset: str) -> None:
         assert drawn == pytest.approx(1e3 * expected)
 
 
-@presets_of(BATCHING)
+@presets_of(batching)
 def test_the_batching_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
-    shell = opened(BATCHING, preset)
+    shell = opened(batching, preset)
     picture, words, r = shell._drawing, shell.sentence, shell.result
     (x,), (step_ms,) = xy(picture._here_step)
     assert x == r.seated
@@ -198,9 +198,9 @@ def test_the_batching_sentence_says_what_is_drawn(opened: Any, preset: str) -> N
     assert all_per_s == pytest.approx(r.seated / tpot_s)
 
 
-@presets_of(BATCHING)
+@presets_of(batching)
 def test_open_dots_are_the_rows_of_the_table(opened: Any, preset: str) -> None:
-    shell = opened(BATCHING, preset)
+    shell = opened(batching, preset)
     p = shell.parameters
     model, gpu, n_gpus, precision = SERVERS[p.server]
     rows = []
@@ -222,7 +222,7 @@ def test_open_dots_are_the_rows_of_the_table(opened: Any, preset: str) -> None:
 def test_the_measured_chats_bear_the_model_out() -> None:
     """The picture says dots and layers are one thing: within a quarter up to a full memory."""
     for preset in ("Chat 8B on H100", "Long documents"):
-        r = BATCHING.result(BATCHING.state(preset))
+        r = batching.result(batching.state(preset))
         inside = r.measured.users <= r.room
         assert inside.sum() >= 6
         model = np.interp(r.measured.users[inside], r.curves.batch, r.curves.step_s)
@@ -235,7 +235,7 @@ def test_the_measured_chats_bear_the_model_out() -> None:
 
 def test_what_the_presets_ask_is_so() -> None:
     chat, pages, small, large = (
-        BATCHING.result(BATCHING.state(name))
+        batching.result(batching.state(name))
         for name in (
             "Chat 8B on H100", "Long documents", "Small model, big card", "70B on four H100s",
         )
@@ -258,9 +258,9 @@ def run_of(p: Any, way: str) -> Any:
     return simulate(work_of(p), RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM"), config)
 
 
-@presets_of(FOUR_WAYS)
+@presets_of(four_ways)
 def test_rows_are_the_engine_s_own_timelines(opened: Any, preset: str) -> None:
-    shell = opened(FOUR_WAYS, preset)
+    shell = opened(four_ways, preset)
     p = shell.parameters
     for way, shown in zip(p.ways, shell.result.runs, strict=True):
         engine = run_of(p, way).timeline()
@@ -273,10 +273,10 @@ def test_rows_are_the_engine_s_own_timelines(opened: Any, preset: str) -> None:
             np.testing.assert_allclose(times, expected, atol=1e-9)
 
 
-@presets_of(FOUR_WAYS)
+@presets_of(four_ways)
 def test_a_busy_gpu_has_somebody_in_service(opened: Any, preset: str) -> None:
     """And an idle one nobody: busy time is what the rows' service times cover together."""
-    for run in opened(FOUR_WAYS, preset).result.runs:
+    for run in opened(four_ways, preset).result.runs:
         covered, until = 0.0, 0.0
         for start, end in sorted(zip(run.scheduled_s, run.slot_end_s, strict=True)):
             covered += max(0.0, end - max(start, until))
@@ -284,9 +284,9 @@ def test_a_busy_gpu_has_somebody_in_service(opened: Any, preset: str) -> None:
         assert run.busy_s == pytest.approx(covered, abs=1e-9)
 
 
-@presets_of(FOUR_WAYS)
+@presets_of(four_ways)
 def test_the_timeline_s_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
-    shell = opened(FOUR_WAYS, preset)
+    shell = opened(four_ways, preset)
     words = shell.sentence
     for way, text in zip(shell.parameters.ways, shell._drawing._sums, strict=False):
         run = run_of(shell.parameters, way)
@@ -297,28 +297,28 @@ def test_the_timeline_s_sentence_says_what_is_drawn(opened: Any, preset: str) ->
 
 def test_wasted_slots_are_those_of_the_shorter_answers() -> None:
     """By hand: a batch decodes its longest answer's gaps in each of its slots."""
-    p = FOUR_WAYS.state("One long answer among short")
+    p = four_ways.state("One long answer among short")
     run, output = run_of(p, "static"), work_of(p).output_tokens
     slots = useful = 0
     for number in np.unique(run.batch):
         gaps = output[run.batch == number] - 1
         slots += int(gaps.size * gaps.max())
         useful += int(gaps.sum())
-    shown = FOUR_WAYS.result(p).runs[0]
+    shown = four_ways.result(p).runs[0]
     assert shown.wasted_share == pytest.approx(1 - useful / slots)
-    assert FOUR_WAYS.result(p).runs[1].wasted_share == 0
+    assert four_ways.result(p).runs[1].wasted_share == 0
 
 
 def test_at_low_traffic_the_window_costs_itself_and_wins_nothing() -> None:
-    r = FOUR_WAYS.result(FOUR_WAYS.state("The wait window at low traffic"))
+    r = four_ways.result(four_ways.state("The wait window at low traffic"))
     waits, plain = r.runs
     assert waits.mean_ttft_s - plain.mean_ttft_s == pytest.approx(r.window_s)
     assert waits.busy_s == pytest.approx(plain.busy_s)
-    assert "saves nothing of" in FOUR_WAYS.narrate(r)
+    assert "saves nothing of" in four_ways.narrate(r)
 
 
 def test_at_high_traffic_the_window_opens_once() -> None:
-    r = FOUR_WAYS.result(FOUR_WAYS.state("The wait window at high traffic"))
+    r = four_ways.result(four_ways.state("The wait window at high traffic"))
     windowed, plain = r.runs
     held = windowed.scheduled_s - windowed.held_s
     assert np.unique(windowed.scheduled_s[held > 1e-9]).size == 1
@@ -327,7 +327,7 @@ def test_at_high_traffic_the_window_opens_once() -> None:
 
 
 def test_the_adaptive_engine_starts_the_quiet_ones_at_once() -> None:
-    r = FOUR_WAYS.result(FOUR_WAYS.state("Adaptive window"))
+    r = four_ways.result(four_ways.state("Adaptive window"))
     windowed, adaptive, plain = r.runs
     held = {run.name.split(":")[0]: run.scheduled_s - run.held_s for run in r.runs}
     assert not held["adaptive"][:4].any()
@@ -338,7 +338,7 @@ def test_the_adaptive_engine_starts_the_quiet_ones_at_once() -> None:
 
 
 def test_nothing_is_drawn_that_has_not_happened_yet(opened: Any) -> None:
-    shell = opened(FOUR_WAYS)
+    shell = opened(four_ways)
     shown = []
     for played in (0, 25, 50, 75, 100):
         shell.set_state(played=played)
@@ -366,9 +366,9 @@ def replica_of(p: Any) -> RooflineStepCost:
     return RooflineStepCost(p.model[0], p.gpu, LAYOUTS[p.layout][1], p.model[1])
 
 
-@presets_of(TOKEN_COST)
+@presets_of(token_cost)
 def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
-    shell = opened(TOKEN_COST, preset)
+    shell = opened(token_cost, preset)
     p, r, picture = shell.parameters, shell.result, shell._drawing
     replicas, gpus_each = LAYOUTS[p.layout]
     sequences, usd = xy(picture._chosen[0])
@@ -382,9 +382,9 @@ def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
     assert f"{rounded(r.here_usd)}" in picture._mark_words[2].get_text()
 
 
-@presets_of(TOKEN_COST)
+@presets_of(token_cost)
 def test_the_cheapest_inside_is_the_last_that_keeps_the_promise(opened: Any, preset: str) -> None:
-    shell = opened(TOKEN_COST, preset)
+    shell = opened(token_cost, preset)
     p, r = shell.parameters, shell.result
     replicas, _ = LAYOUTS[p.layout]
     inside, most = r.chosen.inside // replicas, r.chosen.most // replicas
@@ -401,11 +401,11 @@ def test_the_cheapest_inside_is_the_last_that_keeps_the_promise(opened: Any, pre
     assert rounded(y) in shell.sentence
 
 
-@presets_of(TOKEN_COST)
+@presets_of(token_cost)
 def test_good_answers_are_those_that_a_second_simulation_calls_good(
     opened: Any, preset: str
 ) -> None:
-    shell = opened(TOKEN_COST, preset)
+    shell = opened(token_cost, preset)
     p, r = shell.parameters, shell.result
     replicas, _ = LAYOUTS[p.layout]
     cost, seats = replica_of(p), r.here_sequences // replicas
@@ -435,15 +435,15 @@ def test_prices_are_rows_of_the_table_with_their_day() -> None:
         rows = [row for row in csv.DictReader(file) if row["gpu"] == "H100-80GB-SXM"]
     usd = sorted(float(row["usd_per_gpu_hour"]) for row in rows)
     for seller, expected in (("cheapest", usd[0]), ("dearest", usd[-1])):
-        r = TOKEN_COST.result(TOKEN_COST.state(seller=seller))
+        r = token_cost.result(token_cost.state(seller=seller))
         assert r.usd_per_gpu_hour == expected
-    words = TOKEN_COST.narrate(TOKEN_COST.result(TOKEN_COST.state(seller="middle")))
+    words = token_cost.narrate(token_cost.result(token_cost.state(seller="middle")))
     assert any(f"({row['seller']} {row['offer']}" in words for row in rows)
 
 
 def test_another_seller_moves_the_price_and_not_the_batch() -> None:
     chat, other = (
-        TOKEN_COST.result(TOKEN_COST.state(name))
+        token_cost.result(token_cost.state(name))
         for name in ("Chat with a TPOT promise", "Same card, another seller")
     )
     ratio = other.usd_per_gpu_hour / chat.usd_per_gpu_hour
@@ -454,7 +454,7 @@ def test_another_seller_moves_the_price_and_not_the_batch() -> None:
 
 def test_offline_and_online_have_different_best_batches() -> None:
     chat, night = (
-        TOKEN_COST.result(TOKEN_COST.state(name))
+        token_cost.result(token_cost.state(name))
         for name in ("Chat with a TPOT promise", "Offline batch")
     )
     assert night.chosen.inside > 2 * chat.chosen.inside
@@ -463,7 +463,7 @@ def test_offline_and_online_have_different_best_batches() -> None:
 
 def test_one_card_just_holds_the_large_model() -> None:
     """What the story of the four layouts says: copies of the weights leave hardly any cache."""
-    r = TOKEN_COST.result(TOKEN_COST.state("One of eight, two of four, eight of one"))
+    r = token_cost.result(token_cost.state("One of eight, two of four, eight of one"))
     layouts = {layout.name: layout for layout in r.layouts}
     assert set(layouts) == set(LAYOUTS) - {"one card"}
     each = layouts["eight of one"].most / 8
@@ -472,11 +472,11 @@ def test_one_card_just_holds_the_large_model() -> None:
     kept = [x.inside_usd for x in r.layouts if x.keeps_promise]
     best = next(x for x in r.layouts if x.inside_usd == min(kept))
     assert best.name in ("four of two", "two of four")
-    assert f"inside the promise: {best.name} {rounded(best.inside_usd)}" in TOKEN_COST.narrate(r)
+    assert f"inside the promise: {best.name} {rounded(best.inside_usd)}" in token_cost.narrate(r)
 
 
 def test_a_good_answer_gets_dearer_where_tokens_are_cheapest() -> None:
-    r = TOKEN_COST.result(TOKEN_COST.state("Cost per success"))
+    r = token_cost.result(token_cost.state("Cost per success"))
     cheapest = int(np.nanargmin(r.curve.usd_good))
     assert r.curve.load[cheapest] <= 1.0
     assert float(r.here.usd_good[0]) > 1.5 * float(np.nanmin(r.curve.usd_good))
@@ -484,12 +484,12 @@ def test_a_good_answer_gets_dearer_where_tokens_are_cheapest() -> None:
 
 
 def test_what_does_not_fit_is_said_with_its_size() -> None:
-    state = TOKEN_COST.state(
+    state = token_cost.state(
         model=("Llama-3.1-70B", "fp8"), gpu="A100-80GB-SXM", layout="eight of one"
     )
-    r = TOKEN_COST.result(state)
+    r = token_cost.result(state)
     assert r.chosen is None
     assert "in bf16" in r.server
-    assert "131 GiB of weights, 79 GiB of memory" in TOKEN_COST.narrate(r)
-    assert TOKEN_COST.prediction is not None
-    assert TOKEN_COST.prediction.answer(r) is None
+    assert "131 GiB of weights, 79 GiB of memory" in token_cost.narrate(r)
+    assert token_cost.prediction is not None
+    assert token_cost.prediction.answer(r) is None

@@ -30,10 +30,10 @@ def names(explorer) -> list[str]:
 
 
 # ------------------------------------------------------------------------------ the long prompt
-@pytest.mark.parametrize("preset", names(lp.LONG_PROMPT))
+@pytest.mark.parametrize("preset", names(lp.long_prompt))
 def test_bars_and_sentence_are_the_run(preset: str) -> None:
     """The bar of the drawn remedy is the P99 of its own run, and the sentence says the same."""
-    p = lp.LONG_PROMPT.state(preset)
+    p = lp.long_prompt.state(preset)
     shell = explore.long_prompt(preset, predict=False)
     work = scenes.chats_and_documents(p.chat_rate_per_s, p.documents, p.seed, p.document_tokens)
     dials = scenes.Dials(chunk_tokens=p.chunk_tokens, at_once=p.at_once, max_wait_s=p.max_wait_s)
@@ -57,7 +57,7 @@ def test_a_document_alone_is_ten_steps_by_hand() -> None:
         cost.step_seconds(StepFeatures(int(c), int(c * d + c * (c + 1) // 2), 0, 0))
         for c, d in zip(chunks, done, strict=True)
     )
-    outcome = lp.LONG_PROMPT.result(lp.LongPromptParameters(documents=1)).outcomes[-1]
+    outcome = lp.long_prompt.result(lp.LongPromptParameters(documents=1)).outcomes[-1]
     assert outcome.remedy == "a pool of its own"
     assert outcome.document_worst_s == pytest.approx(by_hand, rel=1e-9)
 
@@ -80,7 +80,7 @@ def test_only_the_documents_steps_stand_out() -> None:
 
 
 def test_a_second_card_keeps_documents_off_the_first() -> None:
-    window = lp.LONG_PROMPT.result(lp.LONG_PROMPT.state("A pool of its own")).window
+    window = lp.long_prompt.result(lp.long_prompt.state("A pool of its own")).window
     assert not window.with_document.any()
     assert window.other_end_s.size > 0
 
@@ -88,7 +88,7 @@ def test_a_second_card_keeps_documents_off_the_first() -> None:
 def test_the_chunk_cap_bounds_the_step() -> None:
     """One document at a time, 256 tokens of it in a step: what else is in the step is chats."""
     tight, loose = (
-        lp.LONG_PROMPT.result(lp.LongPromptParameters(chunk_tokens=chunk)).outcomes[1]
+        lp.long_prompt.result(lp.LongPromptParameters(chunk_tokens=chunk)).outcomes[1]
         for chunk in (256, 2048)
     )
     assert tight.itl_p99_s < loose.itl_p99_s
@@ -104,10 +104,10 @@ def test_joined_stairs_never_hide_the_highest_step() -> None:
 
 
 # --------------------------------------------------------------------------- requests or tokens
-@pytest.mark.parametrize("preset", names(rt.REQUESTS_OR_TOKENS))
+@pytest.mark.parametrize("preset", names(rt.requests_or_tokens))
 def test_limits_hold_and_the_sentence_says_what_is_drawn(preset: str) -> None:
-    p = rt.REQUESTS_OR_TOKENS.state(preset)
-    r = rt.REQUESTS_OR_TOKENS.result(p)
+    p = rt.requests_or_tokens.state(preset)
+    r = rt.requests_or_tokens.result(p)
     counting, budgeted = rt.counting_run(p), rt.budgeted_run(p)
     assert counting.step_running.max() <= p.seats
     tokens = budgeted.step_prefill_tokens + budgeted.step_decode_seqs
@@ -116,15 +116,15 @@ def test_limits_hold_and_the_sentence_says_what_is_drawn(preset: str) -> None:
         step_s = run.step_end_s - run.step_start_s
         assert shown.longest_step_s == step_s.max()
         assert shown.step_s.max() == step_s[run.step_start_s < rt.LENGTH_S].max()
-        assert seconds(step_s.max()) in rt.REQUESTS_OR_TOKENS.narrate(r)
+        assert seconds(step_s.max()) in rt.requests_or_tokens.narrate(r)
         done = sum(1 for end_s in run.end_s.tolist() if end_s <= 60.0)
         assert shown.finished_per_s == pytest.approx(done / 60)
 
 
 def test_the_count_swings_where_documents_come_and_the_tokens_do_not() -> None:
     """What the two presets claim: calm together, then a step eight times as long."""
-    calm = rt.REQUESTS_OR_TOKENS.result(rt.REQUESTS_OR_TOKENS.state("Chats only"))
-    mixed = rt.REQUESTS_OR_TOKENS.result(rt.REQUESTS_OR_TOKENS.state("Chats and documents"))
+    calm = rt.requests_or_tokens.result(rt.requests_or_tokens.state("Chats only"))
+    mixed = rt.requests_or_tokens.result(rt.requests_or_tokens.state("Chats and documents"))
     assert calm.counting.longest_step_s < 1.3 * calm.budgeted.longest_step_s
     assert mixed.counting.longest_step_s > 7 * mixed.budgeted.longest_step_s
     assert mixed.counting.longest_step_s > 10 * calm.counting.longest_step_s
@@ -132,23 +132,23 @@ def test_the_count_swings_where_documents_come_and_the_tokens_do_not() -> None:
 
 
 def test_the_safe_limit_is_the_memory_and_costs_throughput() -> None:
-    p = rt.REQUESTS_OR_TOKENS.state("The limit that is safe for documents")
+    p = rt.requests_or_tokens.state("The limit that is safe for documents")
     whole = rt.DOCUMENT_TOKENS + scenes.DOCUMENT_ANSWER
     assert p.seats == 16 * rt.capacity_blocks() // whole == 22
-    r = rt.REQUESTS_OR_TOKENS.result(p)
+    r = rt.requests_or_tokens.result(p)
     assert r.counting.finished_per_s < 0.8 * r.budgeted.finished_per_s
     assert r.counting.mean_held_share < 0.05
     assert r.asks_for_rate
 
 
 def test_prefix_hits_are_full_blocks_and_take_the_swing_away() -> None:
-    p = rt.REQUESTS_OR_TOKENS.state("Prefix hits")
+    p = rt.requests_or_tokens.state("Prefix hits")
     work = rt.traffic(p)
     held = work.cached_prefix_tokens[work.label == "document"]
     assert set(held.tolist()) == {18_000}
     computed = int(rt.counting_run(p).step_prefill_tokens.sum())
     assert computed == int(work.prompt_tokens.sum()) - int((held // 16 * 16).sum())
-    r = rt.REQUESTS_OR_TOKENS.result(p)
+    r = rt.requests_or_tokens.result(p)
     assert r.counting.longest_step_s < 1.2 * r.budgeted.longest_step_s
 
 
@@ -165,10 +165,10 @@ def test_bins_hold_the_highest_of_the_steps_that_touch_them() -> None:
 
 
 # ---------------------------------------------------------------------------- prefill or decode
-@pytest.mark.parametrize("preset", names(pd.PREFILL_OR_DECODE))
+@pytest.mark.parametrize("preset", names(pd.prefill_or_decode))
 def test_ways_are_the_engine_and_nobody_is_refused(preset: str) -> None:
-    p = pd.PREFILL_OR_DECODE.state(preset)
-    r = pd.PREFILL_OR_DECODE.result(p)
+    p = pd.prefill_or_decode.state(preset)
+    r = pd.prefill_or_decode.result(p)
     for way, budget, chunked in (
         (r.here[0], pd.WHOLE_BUDGET, False),
         (r.here[1], p.chunk_tokens, True),
@@ -180,7 +180,7 @@ def test_ways_are_the_engine_and_nobody_is_refused(preset: str) -> None:
         ttft_s = np.concatenate([run.ttft_s for run in runs])
         assert way.ttft_p99_s == pytest.approx(np.quantile(ttft_s, 0.99), rel=1e-12)
         assert way.refused == 0
-        assert seconds(way.gap_p99_s) in pd.PREFILL_OR_DECODE.narrate(r)
+        assert seconds(way.gap_p99_s) in pd.prefill_or_decode.narrate(r)
 
 
 def test_every_gap_of_the_pools_is_counted_once() -> None:
@@ -193,7 +193,7 @@ def test_every_gap_of_the_pools_is_counted_once() -> None:
 
 
 def test_a_prompt_travels_as_long_as_its_bytes_take() -> None:
-    r = pd.PREFILL_OR_DECODE.result(pd.PREFILL_OR_DECODE.state("Separate pools, slow link"))
+    r = pd.prefill_or_decode.result(pd.prefill_or_decode.state("Separate pools, slow link"))
     assert r.travel_bytes == pytest.approx(131_072 * r.mean_prompt_tokens)
     assert r.travel_s == pytest.approx(1e-3 + r.travel_bytes / 1e9)
     assert r.second_p99_s > 4 * r.travel_s
@@ -202,7 +202,7 @@ def test_a_prompt_travels_as_long_as_its_bytes_take() -> None:
 
 def test_the_dial_moves_both_ways() -> None:
     """Larger chunks: earlier first tokens, longer gaps; and prefill first is the far end."""
-    r = pd.PREFILL_OR_DECODE.result(pd.PREFILL_OR_DECODE.state("Chat on an H100"))
+    r = pd.prefill_or_decode.result(pd.prefill_or_decode.state("Chat on an H100"))
     small, large = r.chunked[0], r.chunked[-1]
     assert small.ttft_p99_s > 3 * large.ttft_p99_s
     assert small.gap_p99_s < large.gap_p99_s / 3
@@ -220,10 +220,10 @@ def test_lengths_are_what_they_are_called() -> None:
 
 
 # ------------------------------------------------------------------------------------ KV memory
-@pytest.mark.parametrize("preset", names(kv.KV_MEMORY))
+@pytest.mark.parametrize("preset", names(kv.kv_memory))
 def test_blocks_and_sequences_by_hand(preset: str) -> None:
     """memory · fraction − weights − reserve, over 2 · layers · KV heads · head_dim · bytes · 16."""
-    p = kv.KV_MEMORY.state(preset)
+    p = kv.kv_memory.state(preset)
     shell = explore.kv_memory(preset, predict=False)
     model, card = catalog.model(p.model), catalog.gpu(p.card)
     token_bytes = 2 * model.layers * model.kv_heads * model.head_dim * 2
@@ -254,17 +254,17 @@ def test_that_many_fit_and_one_more_does_not() -> None:
 
 
 def test_no_more_seats_than_fit_never_preempts_answers_of_the_mean() -> None:
-    for preset in names(kv.KV_MEMORY):
-        r = kv.KV_MEMORY.result(kv.KV_MEMORY.state(preset))
+    for preset in names(kv.kv_memory):
+        r = kv.kv_memory.result(kv.kv_memory.state(preset))
         assert r.safe.recomputed.max() < 0.02, "answers vary; the sum hardly does"
 
 
 def test_the_storm_is_work_done_twice() -> None:
-    p = kv.KV_MEMORY.state("The storm")
-    r = kv.KV_MEMORY.result(p)
+    p = kv.kv_memory.state("The storm")
+    r = kv.kv_memory.result(p)
     share = float(r.here.recomputed[0])
     assert 0.15 < share < 0.3
-    assert percent(round(share, 3)) in kv.KV_MEMORY.narrate(r)
+    assert percent(round(share, 3)) in kv.kv_memory.narrate(r)
     assert r.here_safe.tpot_p99_s[0] < 0.8 * r.here.tpot_p99_s[0]
     assert r.here.longest_gap_s[0] > 10 * r.here_safe.longest_gap_s[0]
     run = kv.run_of(kv._server(p), p.lengths, p.load, 0.0, p.seed, p.seats)
@@ -290,16 +290,16 @@ def test_full_on_average_is_full_on_average() -> None:
 
 
 def test_hits_save_tokens_and_time_and_no_memory() -> None:
-    p = kv.KV_MEMORY.state("Prefix hits")
-    r = kv.KV_MEMORY.result(p)
+    p = kv.kv_memory.state("Prefix hits")
+    r = kv.kv_memory.result(p)
     assert r.here.ttft_p99_s[0] < 0.25 * r.here_cold.ttft_p99_s[0]
-    assert seconds(float(r.here_cold.ttft_p99_s[0])) in kv.KV_MEMORY.narrate(r)
-    assert r.fit == kv.KV_MEMORY.result(kv.KvMemoryParameters(lengths=(1000, 300))).fit
+    assert seconds(float(r.here_cold.ttft_p99_s[0])) in kv.kv_memory.narrate(r)
+    assert r.fit == kv.kv_memory.result(kv.KvMemoryParameters(lengths=(1000, 300))).fit
 
 
 def test_four_times_the_heads_are_a_quarter_of_the_sequences() -> None:
-    shared = kv.KV_MEMORY.result(kv.KV_MEMORY.state("Four times fewer KV heads"))
-    own = kv.KV_MEMORY.result(kv.KV_MEMORY.state("Four times fewer KV heads", heads=4))
+    shared = kv.kv_memory.result(kv.kv_memory.state("Four times fewer KV heads"))
+    own = kv.kv_memory.result(kv.kv_memory.state("Four times fewer KV heads", heads=4))
     assert own.kv_bytes_per_token == 4 * shared.kv_bytes_per_token
     assert own.blocks == pytest.approx(shared.blocks / 4, abs=1)
 

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course.explore.ch05 import four_verdicts, overload, retry_storm
+from course.explore.ch05 import four_verdicts as verdicts_module
+from course.explore.ch05 import overload as overload_module
+from course.explore.ch05 import retry_storm as storm_module
 from course.explore.ch05.fairness import fairness, jain_index, max_min_shares
-from course.explore.ch05.four_verdicts import FOUR_VERDICTS
-from course.explore.ch05.overload import OVERLOAD
-from course.explore.ch05.retry_storm import RETRY_STORM
+from course.explore.ch05.four_verdicts import four_verdicts
+from course.explore.ch05.overload import overload
+from course.explore.ch05.retry_storm import retry_storm
 from course.explore.ch05.timeline import back_after_s
 from course.figures.ch05.over_time import OverTime
 from course.serving.engine import ServiceRun
@@ -74,10 +76,10 @@ def good_times(run: ServiceRun) -> list[float]:
 # --- retry storm ------------------------------------------------------------------------------
 
 
-@presets_of(RETRY_STORM)
+@presets_of(retry_storm)
 def test_the_storm_is_drawn_as_it_was(opened: Any, preset: str) -> None:
-    shell = opened(RETRY_STORM, preset)
-    run = retry_storm.run_of(shell.parameters)
+    shell = opened(retry_storm, preset)
+    run = storm_module.run_of(shell.parameters)
     picture = shell._drawing
     for line, times in (
         (picture._attempts, run.attempts.sent_s.tolist()),
@@ -93,10 +95,10 @@ def test_the_storm_is_drawn_as_it_was(opened: Any, preset: str) -> None:
     assert min(share.min() for share in shares.values()) >= 0
 
 
-@presets_of(RETRY_STORM)
+@presets_of(retry_storm)
 def test_the_storms_sentence_counts_right(opened: Any, preset: str) -> None:
-    shell = opened(RETRY_STORM, preset)
-    run, words = retry_storm.run_of(shell.parameters), shell.sentence
+    shell = opened(retry_storm, preset)
+    run, words = storm_module.run_of(shell.parameters), shell.sentence
     good = good_times(run)
     before, after = per_second(good, 20, 80), per_second(good, 100, 300)
     assert shell.result.good_per_s == pytest.approx(
@@ -108,8 +110,8 @@ def test_the_storms_sentence_counts_right(opened: Any, preset: str) -> None:
     assert f"at the same load, {after:.2f}".rstrip("0").rstrip(".") + "." in words
     said = f"{attempts:.2f}".rstrip("0").rstrip(".") if attempts < 10 else rounded(attempts)
     assert f"{said} attempts a second" in words
-    assert RETRY_STORM.prediction is not None
-    assert RETRY_STORM.prediction.answer(shell.result) == pytest.approx(attempts)
+    assert retry_storm.prediction is not None
+    assert retry_storm.prediction.answer(shell.result) == pytest.approx(attempts)
     text = picture_words(shell)
     assert f"before: {rounded(before)} good/s" in text
     assert f"after: {rounded(after)} good/s" in text
@@ -120,8 +122,8 @@ def picture_words(shell: Any) -> str:
 
 
 def test_computed_for_nobody_is_what_never_reached_a_client(opened: Any) -> None:
-    shell = opened(RETRY_STORM, "Cancelled but not noticed", burst_s=6.0, burst_factor=2.5)
-    table = retry_storm.run_of(shell.parameters).attempts
+    shell = opened(retry_storm, "Cancelled but not noticed", burst_s=6.0, burst_factor=2.5)
+    table = storm_module.run_of(shell.parameters).attempts
     all_tokens = useful = 0
     for k in range(len(table)):
         if not 86.0 <= table.sent_s[k] < 300.0:
@@ -134,9 +136,9 @@ def test_computed_for_nobody_is_what_never_reached_a_client(opened: Any) -> None
 
 def test_the_presets_tell_the_lesson_and_not_one_lucky_seed() -> None:
     """Each for several seeds: who stays down, who comes back, who comes back late."""
-    names = [preset.name for preset in RETRY_STORM.presets]
+    names = [preset.name for preset in retry_storm.presets]
     for seed in (1, 2, 3, 4):
-        by_name = {n: result_of(RETRY_STORM, n, seed=seed) for n in names}
+        by_name = {n: result_of(retry_storm, n, seed=seed) for n in names}
         for name in names[:2] + names[4:5]:
             assert by_name[name].kept < 0.2, name
             assert by_name[name].back_after_s is None, name
@@ -158,7 +160,7 @@ def test_a_service_is_back_when_ten_seconds_are_as_before() -> None:
 
 
 def test_attempts_beyond_the_picture_are_named(opened: Any) -> None:
-    shell = opened(RETRY_STORM, "Unlimited retries")
+    shell = opened(retry_storm, "Unlimited retries")
     high = shell.result.time.attempts_per_s.max()
     assert high > shell._drawing._rates.get_ylim()[1]
     assert f"at most {rounded(high)}" in picture_words(shell)
@@ -169,17 +171,18 @@ def test_attempts_beyond_the_picture_are_named(opened: Any) -> None:
 
 def runs_of(p: Any) -> tuple[ServiceRun, ServiceRun]:
     load = (p.rate_per_s, p.burst_factor, p.burst_s, p.noticed, p.seed)
-    wait_s = 0.0 if p.gate == overload.OPEN else p.max_wait_s
-    return overload.run_of(p.gate, wait_s, *load), overload.run_of(overload.OPEN, 0.0, *load)
+    wait_s = 0.0 if p.gate == overload_module.OPEN else p.max_wait_s
+    run_of = overload_module.run_of
+    return run_of(p.gate, wait_s, *load), run_of(overload_module.OPEN, 0.0, *load)
 
 
-@presets_of(OVERLOAD)
+@presets_of(overload)
 def test_the_overload_is_drawn_and_said_as_it_was(opened: Any, preset: str) -> None:
-    shell = opened(OVERLOAD, preset)
+    shell = opened(overload, preset)
     p, r, picture = shell.parameters, shell.result, shell._drawing
     run, open_run = runs_of(p)
     for lines, each in ((picture._own, run), (picture._open, open_run)):
-        if lines is picture._own and p.gate == overload.OPEN:
+        if lines is picture._own and p.gate == overload_module.OPEN:
             assert xy(lines[0])[0].size == 0
             continue
         good, sent = good_times(each), each.first_sent_s.tolist()
@@ -205,9 +208,9 @@ def test_the_overload_is_drawn_and_said_as_it_was(opened: Any, preset: str) -> N
     )
 
 
-@presets_of(OVERLOAD)
+@presets_of(overload)
 def test_every_request_of_the_burst_has_one_fate(opened: Any, preset: str) -> None:
-    shell = opened(OVERLOAD, preset)
+    shell = opened(overload, preset)
     run, _ = runs_of(shell.parameters)
     burst = (run.first_sent_s >= 80) & (run.first_sent_s < 80 + shell.parameters.burst_s)
     during = shell.result.stretches[1]
@@ -218,7 +221,7 @@ def test_every_request_of_the_burst_has_one_fate(opened: Any, preset: str) -> No
 
 
 def test_the_curve_against_the_load_is_that_of_steady_runs(opened: Any) -> None:
-    shell = opened(OVERLOAD, "Deadline-aware")
+    shell = opened(overload, "Deadline-aware")
     curve = shell.result.curve
     x, y = xy(shell._drawing._own[2])
     assert x.tolist() == curve.offered_per_s.tolist()
@@ -235,7 +238,7 @@ def test_each_gate_helps_in_the_burst_for_any_luck() -> None:
     for seed in (1, 2, 3):
         goods = {}
         for gate in ("accept everything", "bounded queue", "deadline-aware", "shorter answers"):
-            r = result_of(OVERLOAD, gate.capitalize(), seed=seed)
+            r = result_of(overload, gate.capitalize(), seed=seed)
             goods[gate] = r.stretches[1].good_per_s
         assert goods["bounded queue"] > 2 * goods["accept everything"]
         assert goods["deadline-aware"] > 2 * goods["accept everything"]
@@ -243,7 +246,7 @@ def test_each_gate_helps_in_the_burst_for_any_luck() -> None:
 
 
 def test_a_gate_costs_nothing_on_a_quiet_day(opened: Any) -> None:
-    shell = opened(OVERLOAD, "A quiet day")
+    shell = opened(overload, "A quiet day")
     run, open_run = runs_of(shell.parameters)
     np.testing.assert_array_equal(run.end_s, open_run.end_s)
     assert (run.status[run.first_sent_s < 300] == Status.FINISHED).all()
@@ -253,14 +256,14 @@ def test_a_gate_costs_nothing_on_a_quiet_day(opened: Any) -> None:
 def test_a_limit_that_is_too_long_is_no_gate() -> None:
     """The question of the third preset: behind eight seconds of waiting two are left."""
     goods = [
-        result_of(OVERLOAD, "Deadline-aware", max_wait_s=wait).stretches[1].good_per_s
+        result_of(overload, "Deadline-aware", max_wait_s=wait).stretches[1].good_per_s
         for wait in (2.0, 8.0)
     ]
     assert goods[1] < 0.8 * goods[0]
 
 
 def test_the_bounded_queue_holds_so_many_seconds_of_work(opened: Any) -> None:
-    shell = opened(OVERLOAD, "Bounded queue", max_wait_s=3.0)
+    shell = opened(overload, "Bounded queue", max_wait_s=3.0)
     limit = round(3.0 * scenes.capacity_per_s())
     assert f"room for {limit} in the queue" in shell.sentence
     run, _ = runs_of(shell.parameters)
@@ -270,10 +273,10 @@ def test_the_bounded_queue_holds_so_many_seconds_of_work(opened: Any) -> None:
 # --- four verdicts ----------------------------------------------------------------------------
 
 
-@presets_of(FOUR_VERDICTS)
+@presets_of(four_verdicts)
 def test_bars_show_each_tenants_verdicts_and_answers(opened: Any, preset: str) -> None:
-    shell = opened(FOUR_VERDICTS, preset)
-    run = four_verdicts.run_of(shell.parameters)
+    shell = opened(four_verdicts, preset)
+    run = verdicts_module.run_of(shell.parameters)
     good = good_requests(run)
     names = ["accept", "queue", "degrade", "reject"]
     assert run.work.label is not None
@@ -293,10 +296,10 @@ def test_bars_show_each_tenants_verdicts_and_answers(opened: Any, preset: str) -
         assert inside[:, 0].max() == pytest.approx(100 * tenant.in_time)
 
 
-@presets_of(FOUR_VERDICTS)
+@presets_of(four_verdicts)
 def test_the_price_of_a_good_answer_is_the_cards_price(opened: Any, preset: str) -> None:
-    shell = opened(FOUR_VERDICTS, preset)
-    run = four_verdicts.run_of(shell.parameters)
+    shell = opened(four_verdicts, preset)
+    run = verdicts_module.run_of(shell.parameters)
     number = sum(20 <= t < 140 for t in good_times(run))
     score = shell.result.score
     assert score.good_per_s == pytest.approx(number / 120)
@@ -309,8 +312,8 @@ def test_the_price_of_a_good_answer_is_the_cards_price(opened: Any, preset: str)
 
 def test_what_the_stories_say_holds_for_other_seeds() -> None:
     results = {
-        preset.name: [result_of(FOUR_VERDICTS, preset.name, seed=s) for s in range(1, 9)]
-        for preset in FOUR_VERDICTS.presets
+        preset.name: [result_of(four_verdicts, preset.name, seed=s) for s in range(1, 9)]
+        for preset in four_verdicts.presets
     }
 
     def mean(name: str, value: Any) -> float:
@@ -344,8 +347,8 @@ def _rejected(r: Any) -> float:
 
 def test_a_bucket_lets_through_what_flows_into_it(opened: Any) -> None:
     """2,000 tokens a second and five seconds' worth at the start, by tokens asked for."""
-    shell = opened(FOUR_VERDICTS, "Token buckets")
-    run = four_verdicts.run_of(shell.parameters)
+    shell = opened(four_verdicts, "Token buckets")
+    run = verdicts_module.run_of(shell.parameters)
     assert run.work.label is not None
     accepted = (run.work.label == "reports") & (run.status != Status.REJECTED)
     tokens = (run.work.prompt_tokens + run.work.output_tokens)[accepted]
@@ -356,7 +359,7 @@ def test_a_bucket_lets_through_what_flows_into_it(opened: Any) -> None:
 
 def test_a_greedy_tenant_moves_nobody_elses_requests() -> None:
     """Otherwise another load would be compared, not another neighbour."""
-    modest, greedy = (four_verdicts.work_of(1.0, factor, 1) for factor in (1.0, 4.0))
+    modest, greedy = (verdicts_module.work_of(1.0, factor, 1) for factor in (1.0, 4.0))
     for work in (modest, greedy):
         assert work.label is not None
     for name in ("support chat", "shop search"):
@@ -366,7 +369,7 @@ def test_a_greedy_tenant_moves_nobody_elses_requests() -> None:
 
 
 def test_with_every_dial_off_there_is_no_gate(opened: Any) -> None:
-    shell = opened(FOUR_VERDICTS, watermark_percent=0)
+    shell = opened(four_verdicts, watermark_percent=0)
     assert "no gate" in shell.sentence
     assert shell.result.score == shell.result.open_score
 

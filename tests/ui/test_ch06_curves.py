@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from course.explore.ch06.ramp import BASE, RAMP, RampParameters
+from course.explore.ch06.ramp import BASE, RampParameters, ramp
 from course.explore.ch06.servers import (
     CHAT,
     MOST_OUTPUT_TOKENS,
@@ -25,7 +25,7 @@ from course.explore.ch06.servers import (
     mean_tokens,
     step_cost,
 )
-from course.explore.ch06.which_knee import H100, MEASURED, RISING, TWO_GPUS, WHICH_KNEE
+from course.explore.ch06.which_knee import H100, MEASURED, RISING, TWO_GPUS, which_knee
 from course.paths import DATA
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
@@ -111,10 +111,10 @@ def own_run(p: RampParameters, load_per_s: float) -> Any:
     return simulate(slowed, cost, config, progress=False)
 
 
-@presets_of(RAMP)
+@presets_of(ramp)
 def test_the_ramp_draws_what_the_engine_does(opened: Any, preset: str) -> None:
     """Only where the whole run is as good as its steady part: at the lowest load of the curve."""
-    shell = opened(RAMP, preset)
+    shell = opened(ramp, preset)
     r, p = shell.result, shell.parameters
     run = own_run(p, float(r.curve.load_per_s[0]))
     middle = slice(120, 1080)
@@ -129,11 +129,11 @@ def test_the_ramp_draws_what_the_engine_does(opened: Any, preset: str) -> None:
     assert tpot_ms[0] == pytest.approx(1e3 * np.quantile(run.tpot_s[middle], 0.99), rel=0.15)
 
 
-@presets_of(RAMP)
+@presets_of(ramp)
 def test_below_the_knee_all_that_come_are_served_and_above_it_no_more_than_can_be(
     opened: Any, preset: str
 ) -> None:
-    curve = opened(RAMP, preset).result.curve
+    curve = opened(ramp, preset).result.curve
     load, done = curve.load_per_s, curve.requests_per_s
     assert np.all(done < 1.06 * load)
     assert done[1] == pytest.approx(load[1], rel=0.05)
@@ -145,9 +145,9 @@ def test_below_the_knee_all_that_come_are_served_and_above_it_no_more_than_can_b
     assert curve.attainment[0] > 0.99 > curve.attainment[-1]
 
 
-@presets_of(RAMP)
+@presets_of(ramp)
 def test_the_green_bar_ends_where_99_per_cent_keep_both_limits(opened: Any, preset: str) -> None:
-    shell = opened(RAMP, preset)
+    shell = opened(ramp, preset)
     r, picture = shell.result, shell._drawing
     load, kept = xy(picture._curves[4])
     held = r.held_per_s
@@ -161,9 +161,9 @@ def test_the_green_bar_ends_where_99_per_cent_keep_both_limits(opened: Any, pres
         assert panel.transData.inverted().transform(to_figure)[0] == pytest.approx(held)
 
 
-@presets_of(RAMP)
+@presets_of(ramp)
 def test_the_ramps_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
-    shell = opened(RAMP, preset)
+    shell = opened(ramp, preset)
     picture, words, r = shell._drawing, shell.sentence, shell.result
     assert f"at {shell.parameters.load_per_s:g} requests/s" in words
     tokens = float(r.here.output_tokens_per_s[0])
@@ -182,7 +182,7 @@ def test_the_ramps_sentence_says_what_is_drawn(opened: Any, preset: str) -> None
 
 def test_the_readers_load_lies_on_the_curve(opened: Any) -> None:
     """It is a run of its own with the same requests: it may not stand beside the line."""
-    shell = opened(RAMP)
+    shell = opened(ramp)
     for load_per_s in (6.0, 12.0, 18.0):
         shell.set_state(load_per_s=load_per_s)
         r = shell.result
@@ -192,7 +192,7 @@ def test_the_readers_load_lies_on_the_curve(opened: Any) -> None:
 
 def test_what_is_said_of_a_load_and_the_knee_agree(opened: Any) -> None:
     """“Holds up to 19.0” beside “99.4 % keep it at 19.5” would make the definition a riddle."""
-    shell = opened(RAMP)
+    shell = opened(ramp)
     for load_per_s in (18.0, 18.5, 19.0, 19.5, 20.0, 20.5):
         shell.set_state(load_per_s=load_per_s)
         r = shell.result
@@ -203,7 +203,7 @@ def test_what_is_said_of_a_load_and_the_knee_agree(opened: Any) -> None:
 
 def test_a_new_promise_runs_the_sweeps_loads_not_again(opened: Any) -> None:
     """Another promise breaks elsewhere, and only there one load is added."""
-    shell = opened(RAMP)
+    shell = opened(ramp)
     before = shell.result.curve
     shell.set_state(ttft_limit_s=0.3)
     after = shell.result.curve
@@ -216,7 +216,7 @@ def test_a_new_promise_runs_the_sweeps_loads_not_again(opened: Any) -> None:
 
 def test_the_ramps_stories(opened: Any) -> None:
     """What the presets and their questions take for granted."""
-    found = {p.name: opened(RAMP, p.name).result for p in RAMP.presets}
+    found = {p.name: opened(ramp, p.name).result for p in ramp.presets}
     chat, documents = found["Chat on an H100"], found["Long documents"]
     assert 18 < chat.held_per_s < 21
     assert chat.beside is None
@@ -229,21 +229,21 @@ def test_the_ramps_stories(opened: Any) -> None:
     assert less.here.preemptions[0] > 0
     assert less.kv_tokens == pytest.approx(chat.kv_tokens / 10, rel=0.01)
     other = found["Another schedule"]
-    beside = opened(RAMP, load_per_s=other.load_per_s).result
+    beside = opened(ramp, load_per_s=other.load_per_s).result
     assert other.here.ttft_p99_s[0] < beside.here.ttft_p99_s[0], "first tokens come sooner"
     assert other.here.tpot_p99_s[0] > beside.here.tpot_p99_s[0]
     assert other.held_per_s < chat.held_per_s
-    assert "raised to 16,384 tokens" in opened(RAMP, "Another schedule").sentence
+    assert "raised to 16,384 tokens" in opened(ramp, "Another schedule").sentence
 
 
 def test_no_load_inside_the_promise_is_said(opened: Any) -> None:
-    words = opened(RAMP, tpot_limit_ms=5.0).sentence
+    words = opened(ramp, tpot_limit_ms=5.0).sentence
     assert "no load that was run keeps the SLO" in words
 
 
-@presets_of(RAMP)
+@presets_of(ramp)
 def test_no_limit_runs_through_the_words_of_a_load(opened: Any, preset: str) -> None:
-    shell = opened(RAMP, preset)
+    shell = opened(ramp, preset)
     picture, r = shell._drawing, shell.result
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
     for panel, limit in ((1, r.ttft_limit_s), (2, 1e3 * r.tpot_limit_s)):
@@ -257,7 +257,7 @@ def test_no_limit_runs_through_the_words_of_a_load(opened: Any, preset: str) -> 
 
 def test_the_measured_curves_on_offer_are_those_of_the_catalogue() -> None:
     assert set(MEASURED) == {sweep.name for sweep in catalogue_sweeps()}
-    control = controls_of(WHICH_KNEE.parameters)["curve"]
+    control = controls_of(which_knee.parameters)["curve"]
     assert len({words for words, _ in control.options}) == 1 + len(MEASURED)
     assert max(len(words) for words, _ in control.options) <= 41, "or the list cuts them"
 
@@ -280,7 +280,7 @@ def by_hand() -> dict[str, dict[str, str]]:
 def test_measured_knees_are_those_computed_by_hand(opened: Any, name: str) -> None:
     row = by_hand()[name]
     ttft_s = 1.0 if "mean TTFT <= 1 s" in row["slo"] else 2.0
-    shell = opened(WHICH_KNEE, curve=name, ttft_limit_s=ttft_s, token_limit_ms=50.0)
+    shell = opened(which_knee, curve=name, ttft_limit_s=ttft_s, token_limit_ms=50.0)
     r = shell.result
     for answer, column in ((r.plateau, "plateau_knee_users"), (r.slo, "slo_knee_users")):
         if column == "slo_knee_users" and not row["slo"]:
@@ -295,9 +295,9 @@ def test_measured_knees_are_those_computed_by_hand(opened: Any, name: str) -> No
         assert level[0] == pytest.approx(0.9 * float(row["plateau_output_tokens_per_s"]), rel=1e-4)
 
 
-@presets_of(WHICH_KNEE)
+@presets_of(which_knee)
 def test_knees_are_drawn_where_the_sentence_says(opened: Any, preset: str) -> None:
-    shell = opened(WHICH_KNEE, preset)
+    shell = opened(which_knee, preset)
     r, picture, words = shell.result, shell._drawing, shell.sentence
     rows = (
         ("By the SLO", r.slo),
@@ -320,10 +320,10 @@ def test_knees_are_drawn_where_the_sentence_says(opened: Any, preset: str) -> No
         assert float(stated[1].replace(",", "")) == pytest.approx(answer.load, rel=0.005)
 
 
-@presets_of(WHICH_KNEE)
+@presets_of(which_knee)
 def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> None:
     """Against every bend of a fine grid, each fitted by numpy's least squares."""
-    shell = opened(WHICH_KNEE, preset)
+    shell = opened(which_knee, preset)
     r = shell.result
     if r.two_segments.load is None:
         assert xy(shell._drawing._stick)[0].size == 0
@@ -348,7 +348,7 @@ def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> Non
 
 
 def test_five_runs_give_every_knee_of_the_chat_an_interval(opened: Any) -> None:
-    shell = opened(WHICH_KNEE, "Simulated chat")
+    shell = opened(which_knee, "Simulated chat")
     r = shell.result
     for answer, band in zip((r.slo, r.plateau, r.two_segments), shell._drawing._bands, strict=True):
         low, high = answer.band
@@ -356,24 +356,24 @@ def test_five_runs_give_every_knee_of_the_chat_an_interval(opened: Any) -> None:
         assert xy(band)[0].tolist() == [low, high]
     assert shell.sentence.count("95\u00a0% interval") == 3
     assert r.slo.load < r.plateau.load - 3, "three methods, three loads"
-    once = opened(WHICH_KNEE, "Simulated chat", runs=1)
+    once = opened(which_knee, "Simulated chat", runs=1)
     assert once.result.slo.band is None
     assert "that takes five runs of each load" in once.sentence
 
 
 def test_a_measured_sweep_was_run_once_and_offers_no_more_runs(opened: Any) -> None:
     """A slider that does nothing beside “that takes five runs” sends somebody to the slider."""
-    shell = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B")
+    shell = opened(which_knee, "Measured: H100, Qwen3-8B")
     assert "The sweep was run once, so no knee has an interval." in shell.sentence
-    assert WHICH_KNEE.idle(shell.parameters) == ("runs",)
+    assert which_knee.idle(shell.parameters) == ("runs",)
     assert shell.result.runs == 1
-    assert not WHICH_KNEE.idle(opened(WHICH_KNEE).parameters)
+    assert not which_knee.idle(opened(which_knee).parameters)
 
 
-@presets_of(WHICH_KNEE)
+@presets_of(which_knee)
 @pytest.mark.parametrize("present", [False, True])
 def test_no_knee_and_no_curve_runs_through_a_limits_words(preset: str, present: bool) -> None:
-    shell = show(WHICH_KNEE, preset, predict=False, present=present)
+    shell = show(which_knee, preset, predict=False, present=present)
     picture = shell._drawing
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
     for text, curve, panel in zip(picture._limit_words, picture._latencies, (1, 2), strict=True):
@@ -387,11 +387,11 @@ def test_no_knee_and_no_curve_runs_through_a_limits_words(preset: str, present: 
 
 def test_the_plateaus_price_is_named(opened: Any) -> None:
     """Why nobody should plan with the plateau: what its users wait there."""
-    r = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B").result
+    r = opened(which_knee, "Measured: H100, Qwen3-8B").result
     sweep = next(s for s in catalogue_sweeps() if s.name == H100)
     ttft_s = float(np.interp(r.plateau.load, sweep.loads, sweep.latencies["P99 TTFT"][0]))
     assert ttft_s > 2.5 * 2.0
-    words = opened(WHICH_KNEE, "Measured: H100, Qwen3-8B").sentence
+    words = opened(which_knee, "Measured: H100, Qwen3-8B").sentence
     assert f"a P99 TTFT of {seconds(ttft_s)}" in words
     gain = r.plateau.throughput / r.slo.throughput - 1
     assert f"for {percent(round(gain, 2))} more tokens/s" in words
@@ -400,7 +400,7 @@ def test_the_plateaus_price_is_named(opened: Any) -> None:
 
 
 def test_the_measured_stories(opened: Any) -> None:
-    two = opened(WHICH_KNEE, "Measured: Llama-3.3-70B on two GPUs").result
+    two = opened(which_knee, "Measured: Llama-3.3-70B on two GPUs").result
     assert 25 < two.plateau.load < 50
     by_load = dict(zip(two.loads.tolist(), two.throughput[0].tolist(), strict=True))
     assert round(by_load[25.0]) in (564, 565)
@@ -408,7 +408,7 @@ def test_the_measured_stories(opened: Any) -> None:
     assert "mean ITL" in two.slo.sentence, "the pace breaks first"
     assert two.title.startswith("Llama-3.3-70B")
     assert TWO_GPUS in MEASURED
-    rising = opened(WHICH_KNEE, "Never flattens").result
+    rising = opened(which_knee, "Never flattens").result
     assert rising.plateau.why_not == rising.two_segments.why_not == "not loaded enough"
     assert rising.slo.load is not None
     assert float(rising.loads[-1]) == 250
@@ -416,7 +416,7 @@ def test_the_measured_stories(opened: Any) -> None:
 
 
 def test_a_sweep_that_begins_too_high_tells_nothing(opened: Any) -> None:
-    shell = opened(WHICH_KNEE, "Saturated at the first point")
+    shell = opened(which_knee, "Saturated at the first point")
     r = shell.result
     for answer in (r.slo, r.plateau, r.two_segments):
         assert answer.why_not == "saturated at the first point"
@@ -426,7 +426,7 @@ def test_a_sweep_that_begins_too_high_tells_nothing(opened: Any) -> None:
 
 
 def test_one_point_is_always_left(opened: Any) -> None:
-    r = opened(WHICH_KNEE, curve=TWO_GPUS, leave_low=10, leave_high=10).result
+    r = opened(which_knee, curve=TWO_GPUS, leave_low=10, leave_high=10).result
     assert r.first == r.last
     assert "too few" in r.plateau.why_not
     assert not math.isnan(r.throughput_at(100.0))

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.explore.ch06.plan_fleet import DAYS, GPUS, PLAN_FLEET, PROMISES
+from course.explore.ch06.plan_fleet import DAYS, GPUS, PROMISES, plan_fleet
 from course.explore.ch06.servers import CHAT
 from course.explore.ch06.twenty_is_not_25 import (
-    TWENTY_IS_NOT_25,
     event,
     most_per_s,
     rates_of,
     swept,
+    twenty_is_not_25,
 )
 from course.paths import DATA
 from course.serving import catalog
@@ -51,9 +51,9 @@ def presets_of(explorer: Any) -> Any:
 # --- 20 is not 25 --------------------------------------------------------------------------------
 
 
-@presets_of(TWENTY_IS_NOT_25)
+@presets_of(twenty_is_not_25)
 def test_rates_and_queue_are_counted_from_the_run(opened: Any, preset: str) -> None:
-    shell = opened(TWENTY_IS_NOT_25, preset)
+    shell = opened(twenty_is_not_25, preset)
     r, picture = shell.result, shell._drawing
     run = event(shell.parameters)
     bars_min, arrived = xy(picture._arrived)
@@ -76,9 +76,9 @@ def test_rates_and_queue_are_counted_from_the_run(opened: Any, preset: str) -> N
     assert r.most_waiting >= waiting.max()
 
 
-@presets_of(TWENTY_IS_NOT_25)
+@presets_of(twenty_is_not_25)
 def test_the_events_figures_are_those_of_its_own_requests(opened: Any, preset: str) -> None:
-    shell = opened(TWENTY_IS_NOT_25, preset)
+    shell = opened(twenty_is_not_25, preset)
     r, words = shell.result, shell.sentence
     run = event(shell.parameters)
     begin_s, end_s = 60 * r.edges_min[1:3]
@@ -98,8 +98,8 @@ def test_the_events_figures_are_those_of_its_own_requests(opened: Any, preset: s
 
 def test_an_hour_at_20_holds_and_an_hour_at_25_does_not(opened: Any) -> None:
     """The lesson in two numbers, and the queue as simple arithmetic has it."""
-    held = opened(TWENTY_IS_NOT_25, "An hour at 20").result
-    broken = opened(TWENTY_IS_NOT_25, "An hour at 25").result
+    held = opened(twenty_is_not_25, "An hour at 20").result
+    broken = opened(twenty_is_not_25, "An hour at 25").result
     assert held.kept_share >= 0.99
     assert broken.kept_share < 0.02
     assert broken.event_p99_s > 300 * held.event_p99_s
@@ -110,7 +110,7 @@ def test_an_hour_at_20_holds_and_an_hour_at_25_does_not(opened: Any) -> None:
 
 
 def test_a_minute_at_25_was_never_served_at_25(opened: Any) -> None:
-    r = opened(TWENTY_IS_NOT_25, "A minute at 25").result
+    r = opened(twenty_is_not_25, "A minute at 25").result
     assert r.event_finished_per_s < 20
     assert r.kept_share < 0.5
     assert r.drained_s < 60
@@ -121,7 +121,7 @@ def test_the_last_of_the_event_is_seated_long_before_the_queue_is_gone(
     opened: Any, preset: str
 ) -> None:
     """First come, first served: whoever still waits after its last request came later than that."""
-    shell = opened(TWENTY_IS_NOT_25, preset)
+    shell = opened(twenty_is_not_25, preset)
     r, run = shell.result, event(shell.parameters)
     end_s = 60 * r.edges_min[2]
     seated_s = run.scheduled_s[run.arrival_s < end_s].max() - end_s
@@ -137,7 +137,7 @@ def test_the_last_of_the_event_is_seated_long_before_the_queue_is_gone(
 
 def test_what_the_replica_is_said_to_hold_is_the_sweeps_knee(opened: Any) -> None:
     """20 inside its promise, and less than 25 at most: otherwise the title would be wrong."""
-    r = opened(TWENTY_IS_NOT_25).result
+    r = opened(twenty_is_not_25).result
     found = swept()
     kept = np.array([[p.served.ttft_s[p.served.sent] for p in found.points]], dtype=object)
     shares = np.array([(ttft_s <= 1.0).mean() for ttft_s in kept[0]])
@@ -148,19 +148,19 @@ def test_what_the_replica_is_said_to_hold_is_the_sweeps_knee(opened: Any) -> Non
 
 
 def test_a_failing_neighbour_leaves_its_share_and_its_unfinished_work(opened: Any) -> None:
-    shell = opened(TWENTY_IS_NOT_25, "20 with a failing replica")
+    shell = opened(twenty_is_not_25, "20 with a failing replica")
     _, rates = rates_of(shell.parameters)
     assert rates.tolist() == pytest.approx([20, 20 * 4 / 3, 20])
     run, begin_s = event(shell.parameters), 60 * shell.result.edges_min[1]
     at_once = int((run.arrival_s == begin_s).sum())
     in_a_replica = np.median(shell.result.running[shell.result.at_min < 5][10:])
     assert at_once == pytest.approx(in_a_replica / 3, rel=0.5), "a third of what the fourth had"
-    alone = opened(TWENTY_IS_NOT_25, usual_per_s=20.0, peak_per_s=20.0, minutes=10.0)
+    alone = opened(twenty_is_not_25, usual_per_s=20.0, peak_per_s=20.0, minutes=10.0)
     assert not (event(alone.parameters).arrival_s == begin_s).any()
     # what would have survived: three of four with the load of four inside the promise
     safe = 0.75 * 0.97 * shell.result.held_per_s
     spare = opened(
-        TWENTY_IS_NOT_25, "20 with a failing replica", usual_per_s=safe // 0.5 * 0.5,
+        twenty_is_not_25, "20 with a failing replica", usual_per_s=safe // 0.5 * 0.5,
         peak_per_s=safe // 0.5 * 0.5,
     ).result  # fmt: skip
     assert spare.kept_share > 0.95
@@ -168,7 +168,7 @@ def test_a_failing_neighbour_leaves_its_share_and_its_unfinished_work(opened: An
 
 
 def test_another_promise_runs_nothing_again(opened: Any) -> None:
-    shell = opened(TWENTY_IS_NOT_25)
+    shell = opened(twenty_is_not_25)
     before = shell.result
     shell.set_state(ttft_limit_s=5.0)
     np.testing.assert_array_equal(shell.result.ttft_p99_s, before.ttft_p99_s)
@@ -178,9 +178,9 @@ def test_another_promise_runs_nothing_again(opened: Any) -> None:
 # --- the fleet -----------------------------------------------------------------------------------
 
 
-@presets_of(PLAN_FLEET)
+@presets_of(plan_fleet)
 def test_the_plan_is_the_sum_done_by_hand(opened: Any, preset: str) -> None:
-    shell = opened(PLAN_FLEET, preset)
+    shell = opened(plan_fleet, preset)
     p, r = shell.parameters, shell.result
     peak = p.busiest_per_s * p.growth * p.burst
     needed = math.ceil(peak / r.holds_per_s)
@@ -196,9 +196,9 @@ def test_the_plan_is_the_sum_done_by_hand(opened: Any, preset: str) -> None:
     assert (needed - 1) * r.holds_per_s < peak <= needed * r.holds_per_s
 
 
-@presets_of(PLAN_FLEET)
+@presets_of(plan_fleet)
 def test_the_fleet_is_drawn_as_it_is_said(opened: Any, preset: str) -> None:
-    shell = opened(PLAN_FLEET, preset)
+    shell = opened(plan_fleet, preset)
     p, r, picture, words = shell.parameters, shell.result, shell._drawing, shell.sentence
     replicas = r.ours.replicas
     assert xy(picture._held)[1].tolist() == pytest.approx([replicas * r.holds_per_s] * 2)
@@ -228,8 +228,8 @@ def test_the_fleet_is_drawn_as_it_is_said(opened: Any, preset: str) -> None:
 
 def test_the_promise_decides_between_tensor_parallel_and_more_replicas(opened: Any) -> None:
     """At an easy pace single cards are cheapest; where every token has to be quick they are not."""
-    easy = opened(PLAN_FLEET, "A weekday").result
-    quick = opened(PLAN_FLEET, "Tensor parallel or more replicas").result
+    easy = opened(plan_fleet, "A weekday").result
+    quick = opened(plan_fleet, "Tensor parallel or more replicas").result
     easy_usd, quick_usd = ([c.usd_per_month for c in r.choices] for r in (easy, quick))
     assert easy_usd == sorted(easy_usd)
     assert quick_usd[0] > 1.3 * quick_usd[1]
@@ -237,19 +237,19 @@ def test_the_promise_decides_between_tensor_parallel_and_more_replicas(opened: A
 
 
 def test_a_spare_costs_a_small_service_as_much_as_the_service(opened: Any) -> None:
-    small = opened(PLAN_FLEET, "N+1").result
+    small = opened(plan_fleet, "N+1").result
     assert dict(small.reasons) == {"demand": 1, "growth": 0, "burst": 0, "failures": 1}
-    large = opened(PLAN_FLEET, "N+1", busiest_per_s=120.0).result
+    large = opened(plan_fleet, "N+1", busiest_per_s=120.0).result
     assert dict(large.reasons)["failures"] / large.ours.replicas < 0.1
 
 
 def test_a_fleet_that_cannot_keep_the_promise_says_so(opened: Any) -> None:
     shell = opened(
-        PLAN_FLEET, model="Llama-3.1-70B in fp8", gpus=1, promise=(1.0, 0.015), failures=2
+        plan_fleet, model="Llama-3.1-70B in fp8", gpus=1, promise=(1.0, 0.015), failures=2
     )
     assert shell.result.ours.replicas is None
     assert "A replica of Llama-3.1-70B in fp8 on one H100 cannot keep the promise" in shell.sentence
-    assert PLAN_FLEET.prediction.answer(shell.result) is None
+    assert plan_fleet.prediction.answer(shell.result) is None
 
 
 def test_days_prices_and_bursts_have_their_sources() -> None:

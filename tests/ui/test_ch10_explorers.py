@@ -15,10 +15,10 @@ import pytest
 
 from course import explore, paths
 from course.explore.ch10 import machine as machines
-from course.explore.ch10.fit_carried import FIT_CARRIED, measured_cost
+from course.explore.ch10.fit_carried import fit_carried, measured_cost
 from course.explore.ch10.machine import machine, rate_words, recorded_run, your_machine
-from course.explore.ch10.measured_roofline import MEASURED_ROOFLINE
-from course.explore.ch10.predict_measure import PREDICT_MEASURE
+from course.explore.ch10.measured_roofline import measured_roofline
+from course.explore.ch10.predict_measure import predict_measure
 from course.measure import (
     CannotMeasureError,
     fit_record,
@@ -28,13 +28,13 @@ from course.measure import (
 )
 from course.serving.catalog.entries import model
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
-from course.ui.shell import Shell, show
+from course.ui.shell import Shell
 from course.words import rounded, seconds
 from tests.measure.samples import RECORD, dense_point, point
 
 pytestmark = pytest.mark.slow
 
-ALL = (MEASURED_ROOFLINE, PREDICT_MEASURE, FIT_CARRIED)
+ALL = (measured_roofline, predict_measure, fit_carried)
 EACH = pytest.mark.parametrize("explorer", ALL, ids=lambda explorer: explorer.call)
 
 
@@ -51,7 +51,7 @@ def opened() -> Iterator[Any]:
     shells: list[Shell[Any, Any]] = []
 
     def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(show(machines.fresh(explorer), preset, predict=False, **values))
+        shells.append(explorer(preset, predict=False, **values))
         return shells[-1]
 
     yield open_one
@@ -142,7 +142,7 @@ def test_the_newest_of_two_runs_is_shown(desk: Path) -> None:
 
 def test_a_missing_precision_is_replaced_and_named(opened: Any, desk: Path) -> None:
     own_run(desk, points=tuple(p for p in RECORD.points if p.precision == "bf16"))
-    shell = opened(MEASURED_ROOFLINE, precision="fp32")
+    shell = opened(measured_roofline, precision="fp32")
     assert shell.result.precision == "bf16"
     assert "(no fp32 in this run)" in shell.sentence
 
@@ -193,9 +193,9 @@ def test_measuring_without_torch_says_how_to_get_it(monkeypatch: Any) -> None:
 # --- the measured roofline ------------------------------------------------------------------------
 
 
-@presets_of(MEASURED_ROOFLINE)
+@presets_of(measured_roofline)
 def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
-    shell = opened(MEASURED_ROOFLINE, preset)
+    shell = opened(measured_roofline, preset)
     r, p = shell.result, shell.parameters
     (taken,) = [
         q for q in recorded_runs("cpu")[0].of("decode_gemm", p.precision)
@@ -217,7 +217,7 @@ def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_every_product_of_the_record_is_drawn_once(opened: Any, precision: str) -> None:
-    shell = opened(MEASURED_ROOFLINE, precision=precision)
+    shell = opened(measured_roofline, precision=precision)
     lines = (shell._drawing._chosen, shell._drawing._other, shell._drawing._square)
     drawn = sorted(pair for line in lines for pair in zip(*xy(line), strict=True))
     record = recorded_run()
@@ -226,7 +226,7 @@ def test_every_product_of_the_record_is_drawn_once(opened: Any, precision: str) 
 
 
 def test_roof_and_curve_are_the_fit(opened: Any) -> None:
-    shell = opened(MEASURED_ROOFLINE)
+    shell = opened(measured_roofline)
     dense = fit_record(recorded_run(), "bf16").dense
     x, y = xy(shell._drawing._roof)
     assert np.allclose(y, np.minimum(dense.peak_flop_per_s, dense.bandwidth_bytes_per_s * x))
@@ -243,7 +243,7 @@ def test_a_fit_that_explains_all_says_so_and_names_what_it_does_not_know(
 ) -> None:
     """The made-up machine follows the formula exactly; without large batches it has no peak."""
     own_run(desk)
-    shell = opened(MEASURED_ROOFLINE)
+    shell = opened(measured_roofline)
     assert "It explains all 10 points within 15\u00a0%." in shell.sentence
     few = tuple(
         dense_point("bf16", b, w, w, off=1 + 0.01 * (b - 2) * (-1) ** (w // 512))
@@ -251,37 +251,37 @@ def test_a_fit_that_explains_all_says_so_and_names_what_it_does_not_know(
     )  # fmt: skip
     own_run(desk, points=(RECORD.points[0], *few))
     os.utime(desk / "measured-cpu-1.json", (2, 2))
-    sentence = opened(MEASURED_ROOFLINE).sentence
+    sentence = opened(measured_roofline).sentence
     assert "peak not determined by these sizes" in sentence
     assert "ridge at" not in sentence
     own_run(desk, points=(RECORD.points[0], RECORD.points[1], *few))
     os.utime(desk / "measured-cpu-1.json", (3, 3))
-    carried = opened(FIT_CARRIED).sentence
+    carried = opened(fit_carried).sentence
     assert "the run does not determine its peak, so all this is a guess" in carried
 
 
 def test_the_quotient_is_said_where_it_was_asked(opened: Any) -> None:
-    r = opened(MEASURED_ROOFLINE, "One token at a time").result
+    r = opened(measured_roofline, "One token at a time").result
     quotient_s = r.here_bytes / max(p.bytes_per_s for p in recorded_run().of("copy"))
     assert r.copied_s == pytest.approx(quotient_s)
     said = "Its bytes over the best copy's bandwidth are "
-    assert f"{said}{seconds(quotient_s)}" in opened(MEASURED_ROOFLINE, batch=1).sentence
-    assert said not in opened(MEASURED_ROOFLINE, "Sixteen at once").sentence
+    assert f"{said}{seconds(quotient_s)}" in opened(measured_roofline, batch=1).sentence
+    assert said not in opened(measured_roofline, "Sixteen at once").sentence
 
 
 def test_a_batch_that_was_not_measured_is_replaced_by_its_neighbour(
     opened: Any, desk: Path
 ) -> None:
     own_run(desk)
-    assert "batch 1 (nearest to 2)" in opened(MEASURED_ROOFLINE, batch=2).sentence
+    assert "batch 1 (nearest to 2)" in opened(measured_roofline, batch=2).sentence
 
 
 # --- prediction before measurement ----------------------------------------------------------------
 
 
-@presets_of(PREDICT_MEASURE)
+@presets_of(predict_measure)
 def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> None:
-    shell = opened(PREDICT_MEASURE, preset)
+    shell = opened(predict_measure, preset)
     r, p = shell.result, shell.parameters
     record, fit = recorded_run(), fit_record(recorded_run(), p.precision)
     (taken,) = [
@@ -311,17 +311,17 @@ def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> Non
 
 
 def test_calibration_makes_the_first_step_right_and_only_that_by_force(opened: Any) -> None:
-    plain = opened(PREDICT_MEASURE, "One alone").result
-    mended = opened(PREDICT_MEASURE, "One alone", calibrated=True).result
+    plain = opened(predict_measure, "One alone").result
+    mended = opened(predict_measure, "One alone", calibrated=True).result
     assert mended.predicted_s == pytest.approx(mended.here_s)
     assert mended.factor == pytest.approx(plain.here_s / plain.predicted_s)
-    other = opened(PREDICT_MEASURE, "A full house", calibrated=True).result
+    other = opened(predict_measure, "A full house", calibrated=True).result
     assert other.factor == mended.factor
 
 
 def test_the_longest_context_reads_more_cache(opened: Any) -> None:
-    short = opened(PREDICT_MEASURE, "A step for eight").result
-    long = opened(PREDICT_MEASURE, "A longer memory").result
+    short = opened(predict_measure, "A step for eight").result
+    long = opened(predict_measure, "A longer memory").result
     assert long.context_tokens > short.context_tokens
     assert long.parts_s[1] > short.parts_s[1]
     assert long.parts_s[0] == short.parts_s[0]
@@ -330,10 +330,10 @@ def test_the_longest_context_reads_more_cache(opened: Any) -> None:
 # --- the carried fit ------------------------------------------------------------------------------
 
 
-@presets_of(FIT_CARRIED)
+@presets_of(fit_carried)
 def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
     """Worked out here from the fit's three constants and the model's bytes."""
-    shell = opened(FIT_CARRIED, preset)
+    shell = opened(fit_carried, preset)
     r, p = shell.result, shell.parameters
     fit, shape = fit_record(recorded_run(), "bf16"), model(p.model)
     assert fit.launch_s is not None
@@ -368,18 +368,18 @@ def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
 
 def test_a_step_is_also_said_with_the_factor_of_whole_steps(opened: Any, desk: Path) -> None:
     """A sum of kernels alone would be an advertisement; a run without whole steps has no factor."""
-    shell = opened(FIT_CARRIED)
+    shell = opened(fit_carried)
     factor = shell.result.whole_over_parts
     assert f"took {rounded(factor, 2)} times their sum" in shell.sentence
     assert seconds(factor * shell.result.yours.here_s) in shell.sentence
     own_run(desk, points=tuple(p for p in RECORD.points if p.bench != "model_decode"))
-    bare = opened(FIT_CARRIED)
+    bare = opened(fit_carried)
     assert bare.result.whole_over_parts is None
     assert "whole steps" not in bare.sentence
 
 
 def test_the_fluent_batch_is_the_last_that_keeps_fifty_milliseconds(opened: Any) -> None:
-    r = opened(FIT_CARRIED, "Thirty-two readers", gpu="L4").result
+    r = opened(fit_carried, "Thirty-two readers", gpu="L4").result
     cost = RooflineStepCost("Llama-3.1-8B", "L4")
 
     def step_s(batch: int) -> float:
@@ -392,7 +392,7 @@ def test_the_fluent_batch_is_the_last_that_keeps_fifty_milliseconds(opened: Any)
 
 def test_a_machine_too_small_for_the_weights_is_only_imagined(opened: Any, desk: Path) -> None:
     own_run(desk, device=replace(RECORD.device, memory_bytes=4 * 2**30))
-    shell = opened(FIT_CARRIED)
+    shell = opened(fit_carried)
     assert "no room for a cache beside the weights: only its speed is shown" in shell.sentence
     found = machine("yours", "bf16", lambda record, fit: True)
     assert measured_cost(found, "Llama-3.1-8B")[1] is False

@@ -7,7 +7,7 @@ import pytest
 
 from course import explore
 from course.explore.ch02 import engine_beside as module
-from course.explore.ch02.engine_beside import ENGINE_BESIDE
+from course.explore.ch02.engine_beside import engine_beside_mm1
 from course.serving import queueing
 from course.serving.engine import simulate
 from course.serving.workload import Workload
@@ -33,15 +33,15 @@ def test_one_seat_is_lindley_s_queue() -> None:
 
 
 def test_a_lone_request_is_the_floor_of_every_load() -> None:
-    r = ENGINE_BESIDE.result(ENGINE_BESIDE.state("A chat server"))
+    r = engine_beside_mm1.result(engine_beside_mm1.state("A chat server"))
     assert r.floor_s == pytest.approx(service_times_s().mean(), rel=1e-9)
     assert np.all(r.engine_e2e_s >= r.floor_s)
     assert r.engine_e2e_s[0] == pytest.approx(r.floor_s, rel=0.05)
 
 
-@pytest.mark.parametrize("preset", [p.name for p in ENGINE_BESIDE.presets])
+@pytest.mark.parametrize("preset", [p.name for p in engine_beside_mm1.presets])
 def test_mm1_beside_it_has_the_same_capacity(preset: str) -> None:
-    r = ENGINE_BESIDE.result(ENGINE_BESIDE.state(preset))
+    r = engine_beside_mm1.result(engine_beside_mm1.state(preset))
     if r.stable:
         spare = r.capacity_per_s * (1 - r.here_load)
         assert r.here_mm1_sojourn_s == pytest.approx(1 / spare, rel=1e-9)
@@ -51,12 +51,12 @@ def test_mm1_beside_it_has_the_same_capacity(preset: str) -> None:
 
 
 def test_prose_of_section_6_is_what_the_picture_shows() -> None:
-    chat = ENGINE_BESIDE.result(ENGINE_BESIDE.state("A chat server"))
+    chat = engine_beside_mm1.result(engine_beside_mm1.state("A chat server"))
     assert chat.capacity_per_s == pytest.approx(35, abs=0.5)
     assert chat.floor_s == pytest.approx(1.1, abs=0.05)
     assert 1 / chat.capacity_per_s == pytest.approx(0.029, abs=0.0005)
-    at60 = ENGINE_BESIDE.result(ENGINE_BESIDE.state("A chat server", load=0.6))
+    at60 = engine_beside_mm1.result(engine_beside_mm1.state("A chat server", load=0.6))
     assert 6 < at60.here_mm1_wait_s / at60.here_wait_s < 8, "a seventh"
-    alone = ENGINE_BESIDE.result(ENGINE_BESIDE.state("One at a time"))
+    alone = engine_beside_mm1.result(engine_beside_mm1.state("One at a time"))
     assert chat.capacity_per_s / alone.capacity_per_s == pytest.approx(38, abs=1)
     assert alone.here_e2e_s == pytest.approx(alone.here_mm1_sojourn_s, rel=0.25)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,13 @@ from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
+from course import explore
 from course.ui import Explorer
 from course.ui.parameters import Choice, Slider, Toggle, changed, controls_of
 from course.ui.shell import Shell, show
 from course.ui.svg import LayeredSvg
 from tests.lanes import by_lane, examples
-from tests.ui.explorers import every_explorer, jumps
+from tests.ui.explorers import every_explorer, explorers_in_files, jumps
 
 EXPLORERS = every_explorer()
 ONE = pytest.mark.parametrize("explorer", EXPLORERS.values(), ids=EXPLORERS.keys())
@@ -253,3 +256,61 @@ def test_the_frame_that_was_kept_is_the_one_that_would_be_drawn_anew(explorer: E
         anew._salt = shell._svg._salt
         assert shell._svg.frame_element() == anew.frame_element()
     shell.close()
+
+
+def test_every_explorer_is_in_the_registry() -> None:
+    """An explorer that the registry does not name can be opened and is tested by nothing."""
+    named = set(map(id, EXPLORERS.values()))
+    for place, explorer in explorers_in_files().items():
+        assert id(explorer) in named, (
+            f"{place} is not in the registry; add its line to course/explore/__init__.pyi"
+        )
+    for path in Path(explore.__file__).parent.glob("ch*"):
+        assert (path / "__init__.py").exists(), f"{path} has no __init__.py; add one"
+
+
+def test_every_explorer_is_called_by_the_name_it_gives() -> None:
+    """The line of Python that an explorer offers must open that explorer."""
+    for name in explore.__all__:
+        one = getattr(explore, name)
+        if isinstance(one, Explorer):
+            assert one.call == f"explore.{name}"
+
+
+def test_an_unknown_explorer_is_answered_with_the_nearest_name() -> None:
+    """A slip of a letter must not end in a bare traceback."""
+    with pytest.raises(AttributeError, match="did you mean 'hockey_stick'"):
+        _ = explore.hockey_stik  # type: ignore[attr-defined]
+
+
+@ONE
+def test_an_explorer_s_signature_and_help_are_its_parameters(explorer: Explorer) -> None:
+    """Shift-Tab in a notebook is where a student looks for what can be set."""
+    signature = inspect.signature(explorer)
+    defaults = explorer.parameters()
+    for name, control in controls_of(explorer.parameters).items():
+        parameter = signature.parameters[name]
+        assert parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert parameter.default == getattr(defaults, name)
+        assert f"    {name}: {control.help}" in explorer.__doc__
+    assert list(signature.parameters)[:3] == ["preset", "predict", "present"]
+    for preset in explorer.presets:
+        assert preset.name in explorer.__doc__
+
+
+def test_ipython_completes_an_explorer_s_parameters() -> None:
+    """Nobody remembers `service_rate_per_s` letter for letter."""
+    from IPython.core.completer import provisionalcompleter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    shell.user_ns["explore"] = explore
+    shell.Completer.use_jedi = False
+    for line, wanted in (
+        ("explore.hockey_stick(serv", "service_rate_per_s="),
+        ("explore.hock", "hockey_stick"),
+    ):
+        with provisionalcompleter():
+            found = {one.text for one in shell.Completer.completions(line, len(line))}
+        assert any(text.endswith(wanted) for text in found), found
+    InteractiveShell.clear_instance()

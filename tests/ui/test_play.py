@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import ipywidgets as widgets
 import pytest
 
-from course.explore.ch03.four_ways import FOUR_WAYS
+from course.explore.ch03.four_ways import four_ways
 from course.ui.parameters import changed, controls_of, count, play
 from course.ui.shell import Shell, show
 
@@ -35,7 +35,7 @@ def test_a_played_parameter_is_checked_as_any_whole_number() -> None:
 
 
 def test_the_button_runs_over_the_slider_s_range_and_is_tied_to_it() -> None:
-    shell = show(FOUR_WAYS, predict=False)
+    shell = show(four_ways, predict=False)
     (button,) = buttons_of(shell)
     slider = shell._controls["played"]
     assert (button.min, button.max, button.step) == (slider.min, slider.max, slider.step)
@@ -47,7 +47,7 @@ def test_the_button_runs_over_the_slider_s_range_and_is_tied_to_it() -> None:
 
 
 def test_it_plays_on_from_where_the_slider_was_put() -> None:
-    shell = show(FOUR_WAYS, predict=False)
+    shell = show(four_ways, predict=False)
     (button,) = buttons_of(shell)
     shell._controls["played"].value = 40
     assert button.value == 40
@@ -63,14 +63,14 @@ def test_it_plays_on_from_where_the_slider_was_put() -> None:
 
 
 def test_other_explorers_have_no_button() -> None:
-    plain = replace(FOUR_WAYS.parameters(), played=50)
-    shell = show(FOUR_WAYS, predict=False, played=50)
+    plain = replace(four_ways.parameters(), played=50)
+    shell = show(four_ways, predict=False, played=50)
     assert shell.parameters == plain
     assert len(buttons_of(shell)) == 1
     shell.close()
-    from course.explore.ch02.hockey_stick import HOCKEY_STICK
+    from course.explore.ch02.hockey_stick import hockey_stick
 
-    other = show(HOCKEY_STICK, predict=False)
+    other = show(hockey_stick, predict=False)
     assert not buttons_of(other)
     other.close()
 
@@ -79,6 +79,6 @@ def test_closing_frees_the_button_too() -> None:
     from ipywidgets.widgets.widget import _instances
 
     before = set(_instances)
-    show(FOUR_WAYS, predict=False).close()
+    show(four_ways, predict=False).close()
     gc.collect()
     assert not set(_instances) - before

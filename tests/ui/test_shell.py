@@ -8,7 +8,7 @@ import re
 import pytest
 
 from course import explore
-from course.explore.ch02.hockey_stick import HOCKEY_STICK
+from course.explore.ch02.hockey_stick import hockey_stick
 from course.figures.axes import held_limit
 from course.ui import shell as shell_module
 from course.ui.shell import show
@@ -70,7 +70,7 @@ def test_guess_survives_a_move_and_goes_with_reset() -> None:
     assert "your guess" in shell.svg
     shell.reset()
     assert "your guess" not in shell.svg
-    assert shell.parameters == HOCKEY_STICK.state("Friday-night burst")
+    assert shell.parameters == hockey_stick.state("Friday-night burst")
     shell.close()
 
 
@@ -173,7 +173,7 @@ def test_closing_frees_every_widget() -> None:
     from ipywidgets.widgets.widget import _instances
 
     before = set(_instances)
-    shell = show(HOCKEY_STICK)
+    shell = show(hockey_stick)
     assert len(_instances) > len(before)
     shell.close()
     gc.collect()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +11,8 @@ from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, choice, count
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GPUS = {
     "H100": "H100-80GB-SXM", "A100": "A100-80GB-SXM", "L40S": "L40S", "RTX 4090": "RTX-4090",
@@ -89,20 +84,16 @@ def _one_request_words(r: OneRequest) -> str:
     )
 
 
-def _one_request_frame(r: OneRequest) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "step_start_s": r.step_start_s,
-            "step_end_s": r.step_end_s,
-            "prefill_tokens": r.step_prefill_tokens,
-            "kv_tokens": r.kv_tokens,
-        }
-    )
+def _tables(r: OneRequest) -> Table:
+    return {
+        "step_start_s": r.step_start_s,
+        "step_end_s": r.step_end_s,
+        "prefill_tokens": r.step_prefill_tokens,
+        "kv_tokens": r.kv_tokens,
+    }
 
 
-ONE_REQUEST = Explorer(
+one_request = Explorer(
     call="explore.one_request",
     title="One request, step by step: prefill, then one token a step",
     parameters=OneRequestParameters,
@@ -140,7 +131,7 @@ ONE_REQUEST = Explorer(
             {"prompt_tokens": 2000, "output_tokens": 60, "gpu": "RTX-4090"},
         ),
     ),
-    frame=_one_request_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.prompt_tokens:,} tokens in, {r.output_tokens} out. How many times as long as the "
@@ -150,14 +141,3 @@ ONE_REQUEST = Explorer(
         answer=lambda r: (r.e2e_s - r.ttft_s) / r.ttft_s if r.output_tokens > 1 else None,
     ),
 )
-
-
-def one_request(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[OneRequestParameters, OneRequest]:
-    """Open one request's life: prefill, decode and the KV cache, step by step.
-
-    `preset` names a starting point, `values` change single parameters: ``prompt_tokens``,
-    ``output_tokens``, ``budget_tokens``, ``gpu``. Raises ValueError on an unknown name or value.
-    """
-    return show(ONE_REQUEST, preset, predict=predict, present=present, **values)

@@ -13,8 +13,7 @@ from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, choice, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, slider, stops
 from course.words import rounded, seconds
 
 if TYPE_CHECKING:
@@ -168,14 +167,9 @@ def _tension_words(r: Tension) -> str:
     )
 
 
-def _tension_frame(r: Tension) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: Tension) -> list[Table]:
     parts = {"simulated": r.curve, "measured": r.measured}
-    return pd.concat(
-        [pd.DataFrame(vars(curve)).assign(source=name) for name, curve in parts.items()],
-        ignore_index=True,
-    )
+    return [vars(curve) | {"source": name} for name, curve in parts.items()]
 
 
 def compared_with_measured() -> pd.DataFrame:
@@ -201,7 +195,7 @@ def compared_with_measured() -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("sweep")
 
 
-TENSION = Explorer(
+tension = Explorer(
     call="explore.tension",
     title="The whole tension: Qwen3-8B on one H100, more and more users",
     parameters=TensionParameters,
@@ -241,7 +235,7 @@ TENSION = Explorer(
             {"users": 16, "lengths": (8192, 512)},
         ),
     ),
-    frame=_tension_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.title}. Promised: first token within {seconds(r.ttft_promise_s)}, then at most "
@@ -252,14 +246,3 @@ TENSION = Explorer(
         answer=lambda r: float(r.held_users) if r.held_users else None,
     ),
 )
-
-
-def tension(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[TensionParameters, Tension]:
-    """Open the tension picture: throughput, pace, wait and goodput against users.
-
-    `preset` names a starting point, `values` change single parameters: ``users``, ``lengths``,
-    ``ttft_promise_s``, ``tpot_promise_ms``. Raises ValueError on an unknown name or value.
-    """
-    return show(TENSION, preset, predict=predict, present=present, **values)

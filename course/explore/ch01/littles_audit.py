@@ -5,15 +5,11 @@ with the picture's figures.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
 from course.figures.ch01.littles_audit import LittlesAudit, LittlesAuditPicture
-from course.ui import Explorer, Prediction, Preset, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, count, slider
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -154,26 +150,22 @@ def _littles_audit_question(r: LittlesAudit) -> str:
     return f"{report} How long does a whole answer take, on average?"
 
 
-def _littles_audit_frame(r: LittlesAudit) -> pd.DataFrame:
-    import pandas as pd
+_SOURCES: Final = {
+    "requests_per_s": "follows", "time_in_system_s": "follows", "running": "follows",
+    "waiting": "follows", "mean_wait_s": "follows", "ttft_p95_s": "printed",
+    "needed_tpot_s": "follows", "tpot_p95_s": "printed", "step_floor_s": "bound",
+    "output_tokens_per_s": "printed", "most_tokens_per_s": "bound",
+}  # fmt: skip
 
-    rows = [
-        ("requests_per_s", r.requests_per_s, "follows"),
-        ("time_in_system_s", r.time_in_system_s, "follows"),
-        ("running", r.running, "follows"),
-        ("waiting", r.waiting, "follows"),
-        ("mean_wait_s", r.mean_wait_s, "follows"),
-        ("ttft_p95_s", r.ttft_p95_s, "printed"),
-        ("needed_tpot_s", r.needed_tpot_s, "follows"),
-        ("tpot_p95_s", r.tpot_p95_s, "printed"),
-        ("step_floor_s", r.step_floor_s, "bound"),
-        ("output_tokens_per_s", r.output_tokens_per_s, "printed"),
-        ("most_tokens_per_s", r.most_tokens_per_s, "bound"),
+
+def _tables(r: LittlesAudit) -> list[Table]:
+    return [
+        {"figure": name, "value": getattr(r, name), "source": source}
+        for name, source in _SOURCES.items()
     ]
-    return pd.DataFrame(rows, columns=["figure", "value", "source"])
 
 
-LITTLES_AUDIT = Explorer(
+littles_audit = Explorer(
     call="explore.littles_audit",
     title="The queue audits the report",
     parameters=LittlesAuditParameters,
@@ -238,7 +230,7 @@ LITTLES_AUDIT = Explorer(
             },
         ),
     ),
-    frame=_littles_audit_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_littles_audit_question,
         unit="s",
@@ -246,16 +238,3 @@ LITTLES_AUDIT = Explorer(
         mark=lambda r, guess: (guess, 0.0) if r.waiting else None,
     ),
 )  # fmt: skip
-
-
-def littles_audit(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[LittlesAuditParameters, LittlesAudit]:
-    """Open a printed report beside what Little's law says must follow from it.
-
-    `preset` names a starting point (see ``LITTLES_AUDIT.presets``), `values` change single
-    parameters: ``users``, ``seats``, ``output_tokens_per_s``, ``mean_output_tokens``,
-    ``ttft_p95_s``, ``tpot_p95_ms``, ``lone_tpot_ms``, ``weights_gb``, ``bandwidth_gb_per_s``.
-    Raises ValueError on an unknown name or a value outside its range.
-    """
-    return show(LITTLES_AUDIT, preset, predict=predict, present=present, **values)

@@ -5,7 +5,6 @@ tool and no metric.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
 
 from course.explore.ch01.six_requests import Edits, six_requests
 from course.explore.ch01.tool_rules import rule_of
@@ -18,12 +17,8 @@ from course.serving.requests import (
     as_reported_by,
     summarize,
 )
-from course.ui import Explorer, Prediction, Preset, choice, slider, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, slider, toggle
 from course.words import rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FIVE = ("vllm", "sglang-openai", "guidellm", "aiperf", "llmperf")
 LIMITS = SLO(ttft_s=0.4, tpot_s=0.055)
@@ -150,13 +145,11 @@ def _many_tools_question(r: ManyTools) -> str:
     )
 
 
-def _many_tools_frame(r: ManyTools) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([{"tool": row.tool, **asdict(row.reported)} for row in r.rows])
+def _tables(r: ManyTools) -> list[Table]:
+    return [{"tool": row.tool, **asdict(row.reported)} for row in r.rows]
 
 
-MANY_TOOLS = Explorer(
+many_tools = Explorer(
     call="explore.many_tools",
     title="Same timestamps, many tools",
     parameters=ManyToolsParameters,
@@ -216,7 +209,7 @@ MANY_TOOLS = Explorer(
             },
         ),
     ),
-    frame=_many_tools_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_many_tools_question,
         unit="times",
@@ -224,16 +217,3 @@ MANY_TOOLS = Explorer(
         mark=lambda r, guess: (guess, 0.0),
     ),
 )  # fmt: skip
-
-
-def many_tools(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[ManyToolsParameters, ManyTools]:
-    """Open six requests beside what eleven benchmark tools print for them.
-
-    `preset` names a starting point (see ``MANY_TOOLS.presets``), `values` change single
-    parameters: ``metric`` (a field of `course.serving.conventions.Reported`), ``all_tools``,
-    ``tokens_per_chunk``, ``f_answer``, ``e_fails``, ``d_delay_ms``, ``d_stall_ms``,
-    ``a_last_ms``, ``clock_ms``. Raises ValueError on an unknown name or value.
-    """
-    return show(MANY_TOOLS, preset, predict=predict, present=present, **values)

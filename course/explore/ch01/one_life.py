@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,12 +19,8 @@ from course.figures.ch01.one_life import (
 )
 from course.serving.pricing import RooflineStepCost, StepFeatures
 from course.serving.requests import metrics
-from course.ui import Explorer, Prediction, Preset, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, count, slider
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MODEL, _GPU = "Llama-3.1-8B", "H100-80GB-SXM"
 
@@ -244,19 +239,12 @@ def _one_life_mark(r: OneLife, guess: float) -> tuple[float, float]:
     return (0.0, guess / 1e3) if _asked(r) in ("TPOT", "gap") else (guess, 0.0)
 
 
-def _one_life_frame(r: OneLife) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "arrival_s": r.arrivals_s,
-            "tokens": r.chunk_tokens,
-            "gap_before_s": np.concatenate([[math.nan], r.gaps_s]),
-        }
-    )
+def _tables(r: OneLife) -> Table:
+    gaps_s = np.concatenate([[math.nan], r.gaps_s])
+    return {"arrival_s": r.arrivals_s, "tokens": r.chunk_tokens, "gap_before_s": gaps_s}
 
 
-ONE_LIFE = Explorer(
+one_life = Explorer(
     call="explore.one_life",
     title="One request's life: where the time goes, and what each metric sees of it",
     parameters=OneLifeParameters,
@@ -312,7 +300,7 @@ ONE_LIFE = Explorer(
             {"decode_step_ms": 200.0, "output_tokens": 100},
         ),
     ),
-    frame=_one_life_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_one_life_question,
         unit=lambda r: "ms" if _asked(r) in ("TPOT", "gap") else "s",
@@ -320,15 +308,3 @@ ONE_LIFE = Explorer(
         mark=_one_life_mark,
     ),
 )
-
-
-def one_life(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[OneLifeParameters, OneLife]:
-    """Open one request's life: queueing, prefill, decode and delivery, and the metrics of it.
-
-    `preset` names a starting point, `values` change single parameters: ``queue_s``,
-    ``prompt_tokens``, ``output_tokens``, ``decode_step_ms``, ``network_ms``, ``stall_ms``,
-    ``chunk_tokens``. Raises ValueError on an unknown name or value.
-    """
-    return show(ONE_LIFE, preset, predict=predict, present=present, **values)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +16,8 @@ from course.figures.ch01.percentile_and_mean import (
     PercentileAndMeanPicture,
 )
 from course.serving.requests import metrics
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops, toggle
 from course.words import percent, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -331,13 +326,11 @@ def _percentile_and_mean_answer(r: PercentileAndMean) -> float | None:
     return p99.true_s if p99.high_s is None else p99.value_s
 
 
-def _percentile_and_mean_frame(r: PercentileAndMean) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([vars(mark) for mark in r.marks]).assign(requests=r.requests)
+def _tables(r: PercentileAndMean) -> list[Table]:
+    return [vars(mark) | {"requests": r.requests} for mark in r.marks]
 
 
-PERCENTILE_AND_MEAN = Explorer(
+percentile_and_mean = Explorer(
     call="explore.percentile_and_mean",
     title="The percentile and the mean: one histogram, many figures",
     parameters=PercentileAndMeanParameters,
@@ -403,7 +396,7 @@ PERCENTILE_AND_MEAN = Explorer(
             },
         ),
     ),
-    frame=_percentile_and_mean_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_percentile_and_mean_question,
         unit="s",
@@ -411,15 +404,3 @@ PERCENTILE_AND_MEAN = Explorer(
         mark=lambda r, guess: (guess, 0.0),
     ),
 )
-
-
-def percentile_and_mean(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[PercentileAndMeanParameters, PercentileAndMean]:
-    """Open a histogram of latencies with its mean, its percentiles, and how sure they are.
-
-    `preset` names a starting point, `values` change single parameters: ``typical_s``, ``spread``,
-    ``slow_percent``, ``slow_times``, ``slow_cv``, ``fast_percent``, ``requests``, ``log_time``,
-    ``apart``, ``seed``. Raises ValueError on an unknown name or value.
-    """
-    return show(PERCENTILE_AND_MEAN, preset, predict=predict, present=present, **values)

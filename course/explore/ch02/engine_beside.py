@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,8 @@ from course.serving import queueing
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LOADS = np.array([0.05, 0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.08])
 _MM1_LOADS = 1 - np.geomspace(0.99, 1e-3, 120)
@@ -139,18 +135,16 @@ def _engine_beside_question(r: EngineBeside) -> str:
     )
 
 
-def _engine_beside_frame(r: EngineBeside) -> pd.DataFrame:
-    import pandas as pd
-
-    engine = {"load": r.load, "time_in_system_s": r.engine_e2e_s, "wait_s": r.engine_wait_s}
-    mm1 = {"load": r.mm1_load, "time_in_system_s": r.mm1_sojourn_s, "wait_s": r.mm1_wait_s}
-    return pd.concat(
-        [pd.DataFrame(engine).assign(source="engine"), pd.DataFrame(mm1).assign(source="M/M/1")],
-        ignore_index=True,
-    )
+def _tables(r: EngineBeside) -> list[Table]:
+    return [
+        {"load": r.load, "time_in_system_s": r.engine_e2e_s, "wait_s": r.engine_wait_s,
+         "source": "engine"},
+        {"load": r.mm1_load, "time_in_system_s": r.mm1_sojourn_s, "wait_s": r.mm1_wait_s,
+         "source": "M/M/1"},
+    ]  # fmt: skip
 
 
-ENGINE_BESIDE = Explorer(
+engine_beside_mm1 = Explorer(
     call="explore.engine_beside_mm1",
     title="An LLM server beside M/M/1 of the same capacity",
     parameters=EngineBesideParameters,
@@ -189,21 +183,10 @@ ENGINE_BESIDE = Explorer(
             {"load": 1.08, "seats": 64},
         ),
     ),
-    frame=_engine_beside_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_engine_beside_question,
         unit="s",
         answer=lambda r: r.here_e2e_s,
     ),
 )
-
-
-def engine_beside_mm1(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[EngineBesideParameters, EngineBeside]:
-    """Open the course's engine beside M/M/1 of the same capacity.
-
-    `preset` names a starting point, `values` change single parameters: ``load``, ``seats``,
-    ``seed``. Raises ValueError on an unknown name or value.
-    """
-    return show(ENGINE_BESIDE, preset, predict=predict, present=present, **values)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.hockey_stick import HockeyStick, HockeyStickPicture, SimulatedPoint
 from course.serving import queueing
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LOADS = np.round(np.arange(0.1, 0.95, 0.1), 2)
 _CURVE = 1 - np.geomspace(1.0, 2e-3, 160)
@@ -184,19 +179,13 @@ def _load_words(r: HockeyStick) -> str:
     return f"{run} (95\u00a0% band {seconds(low)} to {seconds(high)})."
 
 
-def _hockey_stick_frame(r: HockeyStick) -> pd.DataFrame:
-    import pandas as pd
-
-    theory = pd.DataFrame(
-        {
-            "source": "theory",
-            "utilization": r.curve_utilization,
-            "mean_s": r.curve_mean_s,
-            "percentile_s": r.curve_percentile_s,
-        }
-    )
+def _tables(r: HockeyStick) -> list[Table]:
+    theory = {
+        "source": "theory", "utilization": r.curve_utilization, "mean_s": r.curve_mean_s,
+        "percentile_s": r.curve_percentile_s,
+    }  # fmt: skip
     points = [asdict(point) for point in (*r.simulated, r.here) if point is not None]
-    return pd.concat([theory, pd.DataFrame(points).assign(source="simulation")], ignore_index=True)
+    return [theory, *({**point, "source": "simulation"} for point in points)]
 
 
 def _hockey_stick_question(r: HockeyStick) -> str:
@@ -226,7 +215,7 @@ def _hockey_stick_mark(r: HockeyStick, guess: float) -> tuple[float, float] | No
     return r.utilization, guess
 
 
-HOCKEY_STICK = Explorer(
+hockey_stick = Explorer(
     call="explore.hockey_stick",
     title="The hockey stick: time in system against utilisation (M/M/1)",
     parameters=HockeyStickParameters,
@@ -276,7 +265,7 @@ HOCKEY_STICK = Explorer(
             {"arrival_rate_per_s": 10.5, "service_rate_per_s": 10.0},
         ),
     ),
-    frame=_hockey_stick_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_hockey_stick_question,
         unit=lambda r: "s" if r.target_s is None else "requests/s",
@@ -284,15 +273,3 @@ HOCKEY_STICK = Explorer(
         mark=_hockey_stick_mark,
     ),
 )
-
-
-def hockey_stick(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[HockeyStickParameters, HockeyStick]:
-    """Open the hockey stick: M/M/1 time in system against utilisation.
-
-    `preset` names a starting point (see ``HOCKEY_STICK.presets``), `values` change single
-    parameters: ``arrival_rate_per_s``, ``service_rate_per_s``, ``percentile``, ``customers``,
-    ``seed``. Raises ValueError on an unknown name or a value outside its range.
-    """
-    return show(HOCKEY_STICK, preset, predict=predict, present=present, **values)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course.figures.ch02.loops import Loops, LoopsPicture, Stall
 from course.serving import queueing
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MOST_USERS = 100
 _CURVE_USERS = (*range(1, 31), *range(32, 61, 2), *range(65, _MOST_USERS + 1, 5))
@@ -168,34 +163,15 @@ def _stall_words(stall: Stall) -> str:
     )
 
 
-def _frame(r: Loops) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: Loops) -> list[Table]:
     stall = r.stall
-    return pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "loop": "closed",
-                    "users": _CURVE_USERS,
-                    "throughput_per_s": r.closed_per_s,
-                    "mean_s": r.closed_s,
-                }
-            ),
-            pd.DataFrame(
-                {"loop": "open", "throughput_per_s": r.open_per_s, "mean_s": r.open_curve_s}
-            ),
-            pd.DataFrame(
-                {
-                    "loop": "stalled run",
-                    "scheduled_s": stall.scheduled_s,
-                    "from_sent_s": stall.from_sent_s,
-                    "from_scheduled_s": stall.from_scheduled_s,
-                }
-            ),
-        ],
-        ignore_index=True,
-    )
+    return [
+        {"loop": "closed", "users": _CURVE_USERS, "throughput_per_s": r.closed_per_s,
+         "mean_s": r.closed_s},
+        {"loop": "open", "throughput_per_s": r.open_per_s, "mean_s": r.open_curve_s},
+        {"loop": "stalled run", "scheduled_s": stall.scheduled_s, "from_sent_s": stall.from_sent_s,
+         "from_scheduled_s": stall.from_scheduled_s},
+    ]  # fmt: skip
 
 
 def _question(r: Loops) -> str:
@@ -213,7 +189,7 @@ def _question(r: Loops) -> str:
     )
 
 
-LOOPS = Explorer(
+loops = Explorer(
     call="explore.loops",
     title="Closed and open loops, and the stall that nobody measured",
     parameters=LoopsParameters,
@@ -262,7 +238,7 @@ LOOPS = Explorer(
             {"users": 8, "think_s": 0.0, "stall_s": 5.0},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="s",
@@ -270,15 +246,3 @@ LOOPS = Explorer(
         x=lambda r: 0.0,
     ),
 )
-
-
-def loops(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[LoopsParameters, Loops]:
-    """Open the loops explorer: closed against open loop, and coordinated omission.
-
-    `preset` names a starting point (see ``LOOPS.presets``), `values` change single parameters:
-    ``users``, ``think_s``, ``service_rate_per_s``, ``stall_s``, ``requests``, ``seed``. Raises
-    ValueError on an unknown name or a value outside its range.
-    """
-    return show(LOOPS, preset, predict=predict, present=present, **values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +11,8 @@ from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.pooling import Pooling, PoolingPicture, SimulatedSystem, System
 from course.serving import queueing
 from course.serving.queueing import mmck
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, toggle
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _OPEN_LOADS = np.concatenate([np.linspace(0.01, 0.88, 50), 1 - np.geomspace(0.11, 2e-3, 30)])
 _BOUNDED_LOADS = np.linspace(0.01, 1.5, 75)
@@ -240,42 +235,31 @@ def _simulated_systems(r: Pooling) -> list[tuple[str, System, SimulatedSystem]]:
     return [(n, system, system.simulated) for n, system in _named(r) if system.simulated]
 
 
-def _frame(r: Pooling) -> pd.DataFrame:
-    import pandas as pd
-
-    parts = []
+def _tables(r: Pooling) -> list[Table]:
+    parts: list[Table] = []
     for name, system in _named(r):
+        shared = {"system": name, "statistic": r.statistic}
         parts.append(
-            pd.DataFrame(
-                {
-                    "system": name,
-                    "source": "formula",
-                    "utilization": r.curve_utilization,
-                    "value_s": system.curve_s,
-                    "rejected_share": system.curve_rejected,
-                }
-            )
-        )
+            shared
+            | {
+                "source": "formula", "utilization": r.curve_utilization,
+                "value_s": system.curve_s, "rejected_share": system.curve_rejected,
+            }
+        )  # fmt: skip
         point = system.simulated
         if point is not None:
-            low, high = point.band_s or (None, None)
+            low_s, high_s = point.band_s or (None, None)
             parts.append(
-                pd.DataFrame(
-                    {
-                        "system": [name],
-                        "source": ["simulation"],
-                        "utilization": [r.utilization],
-                        "value_s": [point.value_s],
-                        "rejected_share": [point.rejected_share],
-                        "low_s": [low],
-                        "high_s": [high],
-                    }
-                )
-            )
-    return pd.concat(parts, ignore_index=True).assign(statistic=r.statistic)
+                shared
+                | {
+                    "source": "simulation", "utilization": r.utilization, "value_s": point.value_s,
+                    "rejected_share": point.rejected_share, "low_s": low_s, "high_s": high_s,
+                }
+            )  # fmt: skip
+    return parts
 
 
-POOLING = Explorer(
+pooling = Explorer(
     call="explore.pooling",
     title="Pooling: many queues, one queue, or one fast server",
     parameters=PoolingParameters,
@@ -328,7 +312,7 @@ POOLING = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.servers} separate queues at {percent(r.utilization)} load: the {r.statistic} is "
@@ -341,16 +325,3 @@ POOLING = Explorer(
         x=lambda r: r.utilization,
     ),
 )
-
-
-def pooling(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[PoolingParameters, Pooling]:
-    """Open the pooling explorer: separate queues, a shared queue, and one fast server.
-
-    `preset` names a starting point (see ``POOLING.presets``), `values` change single parameters:
-    ``arrival_rate_per_s``, ``servers``, ``service_rate_per_s``, ``percentile``, ``wait_only``,
-    ``waiting_places``, ``customers``, ``seed``. Raises ValueError on an unknown name or a value
-    outside its range.
-    """
-    return show(POOLING, preset, predict=predict, present=present, **values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,12 +11,8 @@ from course.explore.ch02.luck import unit_exponentials
 from course.figures.ch02.variability import SimulatedWait, Variability, VariabilityPicture
 from course.serving import queueing
 from course.serving.queueing import varied_times
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _LOADS = (0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95)
 _CURVE = 1 - np.geomspace(1.0, 2e-3, 120)
@@ -197,23 +192,16 @@ def _simulation_words(r: Variability) -> str:
     return f"{band}: the formula is {percent(abs(off))} {'above' if off > 0 else 'below'} that."
 
 
-def _frame(r: Variability) -> pd.DataFrame:
-    import pandas as pd
-
-    theory = pd.DataFrame(
-        {
-            "source": "formula",
-            "utilization": r.curve_utilization,
-            "mean_s": r.curve_formula_s,
-            "memoryless_s": r.curve_memoryless_s,
-            "constant_service_s": r.curve_constant_s,
-        }
-    )
+def _tables(r: Variability) -> list[Table]:
+    theory = {
+        "source": "formula", "utilization": r.curve_utilization, "mean_s": r.curve_formula_s,
+        "memoryless_s": r.curve_memoryless_s, "constant_service_s": r.curve_constant_s,
+    }  # fmt: skip
     points = [asdict(point) for point in (*r.simulated, r.here) if point is not None]
-    return pd.concat([theory, pd.DataFrame(points).assign(source="simulation")], ignore_index=True)
+    return [theory, *({**point, "source": "simulation"} for point in points)]
 
 
-VARIABILITY = Explorer(
+variability = Explorer(
     call="explore.variability",
     title="What variability costs: mean wait against utilisation (G/G/1)",
     parameters=VariabilityParameters,
@@ -263,7 +251,7 @@ VARIABILITY = Explorer(
             {"arrivals_cv": 2.2, "service_cv": 2.15, "customers": 500_000},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.arrival_rate_per_s:.2f} requests arrive each second, and each takes "
@@ -276,15 +264,3 @@ VARIABILITY = Explorer(
         x=lambda r: r.utilization,
     ),
 )
-
-
-def variability(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[VariabilityParameters, Variability]:
-    """Open the variability explorer: mean wait of G/G/1 against utilisation.
-
-    `preset` names a starting point (see ``VARIABILITY.presets``), `values` change single
-    parameters: ``arrival_rate_per_s``, ``service_s``, ``arrivals_cv``, ``service_cv``,
-    ``customers``, ``seed``. Raises ValueError on an unknown name or a value outside its range.
-    """
-    return show(VARIABILITY, preset, predict=predict, present=present, **values)

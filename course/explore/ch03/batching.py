@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,12 +15,8 @@ from course.explore.ch03.steady import decode_step, mean_context, room, steady_t
 from course.figures.ch03.batching import Batching, BatchingPicture, Curves, Measured
 from course.serving import catalog
 from course.serving.pricing import RooflineStepCost
-from course.ui import Explorer, Prediction, Preset, choice, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _BATCHES = (
     1, 2, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640,
@@ -200,20 +196,19 @@ def _measured_words(r: Batching) -> str:
     )
 
 
-def _frame(r: Batching) -> pd.DataFrame:
-    import pandas as pd
+def _tables(r: Batching) -> list[Table]:
+    curves, dots = r.curves, r.measured
+    modelled = vars(curves) | {
+        "source": "model", "step_s": curves.step_s, "tokens_per_s": curves.batch / curves.tpot_s,
+    }  # fmt: skip
+    measured = {
+        "source": "measured", "batch": dots.users, "tpot_s": dots.token_s,
+        "tokens_per_s": dots.tokens_per_s,
+    }  # fmt: skip
+    return [modelled, measured] if dots.there else [modelled]
 
-    modelled = pd.DataFrame(vars(r.curves)).assign(
-        source="model", step_s=r.curves.step_s, tokens_per_s=r.curves.batch / r.curves.tpot_s
-    )
-    dots = pd.DataFrame(
-        {"batch": r.measured.users, "tpot_s": r.measured.token_s,
-         "tokens_per_s": r.measured.tokens_per_s}
-    ).assign(source="measured")  # fmt: skip
-    return pd.concat([modelled, dots], ignore_index=True) if r.measured.there else modelled
 
-
-BATCHING = Explorer(
+batching = Explorer(
     call="explore.batching",
     title="One slows down, all speed up: what a batch does to a step",
     parameters=BatchingParameters,
@@ -261,7 +256,7 @@ BATCHING = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.title}, {r.prompt_tokens:,} tokens in, {r.output_tokens:,} out. One sequence "
@@ -277,14 +272,3 @@ BATCHING = Explorer(
         mark=lambda r, guess: (float(r.seated), guess / 1e3),
     ),
 )
-
-
-def batching(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[BatchingParameters, Batching]:
-    """Open the batching picture: a step's layers, and tokens a second of all and of one.
-
-    `preset` names a starting point, `values` change single parameters: ``server``, ``lengths``,
-    ``batch``. Raises ValueError on an unknown name or value.
-    """
-    return show(BATCHING, preset, predict=predict, present=present, **values)

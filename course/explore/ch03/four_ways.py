@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -14,12 +14,8 @@ from course.figures.ch03.four_ways import FourWays, FourWaysPicture, WayRun, ste
 from course.serving.engine import EngineConfig, Run, modes, simulate
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, choice, count, play, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, play, slider, stops
 from course.words import percent, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PROMPT_TOKENS: Final = 1500
 """Of every request: long enough for its prefill to be seen in the picture."""
@@ -284,24 +280,19 @@ def _mark(r: FourWays, guess: float) -> tuple[float, float] | None:
     return None if _asks_for_ttft(r) else (guess, 0.0)
 
 
-def _frame(r: FourWays) -> pd.DataFrame:
-    import pandas as pd
-
-    tables = [
-        pd.DataFrame(
-            {
-                "way": _way(run), "request": np.arange(r.requests), "arrival_s": run.arrival_s,
-                "scheduled_s": run.scheduled_s, "first_token_s": run.first_token_s,
-                "finish_s": run.finish_s, "slot_end_s": run.slot_end_s,
-                "held_back_s": run.scheduled_s - run.held_s,
-            }
-        )
+def _tables(r: FourWays) -> list[Table]:
+    return [
+        {
+            "way": _way(run), "request": np.arange(r.requests), "arrival_s": run.arrival_s,
+            "scheduled_s": run.scheduled_s, "first_token_s": run.first_token_s,
+            "finish_s": run.finish_s, "slot_end_s": run.slot_end_s,
+            "held_back_s": run.scheduled_s - run.held_s,
+        }
         for run in r.runs
     ]  # fmt: skip
-    return pd.concat(tables, ignore_index=True)
 
 
-FOUR_WAYS = Explorer(
+four_ways = Explorer(
     call="explore.four_ways",
     title="Four ways to batch: the same requests on the same card",
     parameters=FourWaysParameters,
@@ -379,18 +370,6 @@ FOUR_WAYS = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(question=_question, unit="s", answer=_answer, mark=_mark),
 )
-
-
-def four_ways(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[FourWaysParameters, FourWays]:
-    """Open the timelines of single, static, windowed or adaptive, and continuous batching.
-
-    `preset` names a starting point, `values` change single parameters: ``ways``, ``played``,
-    ``requests``, ``traffic``, ``rate_per_s``, ``answers``, ``seats``, ``window_ms``, ``seed``.
-    Raises ValueError on an unknown name or value.
-    """
-    return show(FOUR_WAYS, preset, predict=predict, present=present, **values)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +13,8 @@ from course.explore.ch03.steady import decode_step, room, smallest_fit, with_pro
 from course.figures.ch03.roofline import RULES, Roofline, RooflinePicture, Work, percent_words
 from course.serving import catalog
 from course.serving.pricing import RooflineStepCost, StepFeatures
-from course.ui import Explorer, Prediction, Preset, choice, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, stops
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GPUS = (
     "L4", "A10G", "RTX-4090", "L40S", "A100-80GB-SXM", "H100-80GB-SXM", "H200-141GB-SXM",
@@ -183,26 +178,21 @@ def _and_prompt(r: Roofline) -> str:
     return f" and computes {r.prefill_tokens:,} tokens of a prompt" if r.prefill_tokens else ""
 
 
-def _frame(r: Roofline) -> pd.DataFrame:
-    import pandas as pd
-
-    trail = pd.DataFrame(
-        {"part": "whole step", "batch": _TRAIL, "flop_per_byte": r.trail_flop_per_byte,
-         "flop_per_s": r.trail_flop_per_s}
-    )  # fmt: skip
+def _tables(r: Roofline) -> list[Table]:
+    parts = {"matrices": r.matrices, "KV cache": r.cache, "whole step": r.step}
     here = [
-        {
-            "part": part,
-            "batch": r.batch,
-            "flop_per_byte": w.flop_per_byte,
-            "flop_per_s": w.flop_per_s,
-        }
-        for part, w in (("matrices", r.matrices), ("KV cache", r.cache), ("whole step", r.step))
-    ]
-    return pd.concat([pd.DataFrame(here), trail], ignore_index=True)
+        {"part": part, "batch": r.batch, "flop_per_byte": w.flop_per_byte,
+         "flop_per_s": w.flop_per_s}
+        for part, w in parts.items()
+    ]  # fmt: skip
+    trail = {
+        "part": "whole step", "batch": _TRAIL, "flop_per_byte": r.trail_flop_per_byte,
+        "flop_per_s": r.trail_flop_per_s,
+    }  # fmt: skip
+    return [*here, trail]
 
 
-ROOFLINE = Explorer(
+roofline = Explorer(
     call="explore.roofline",
     title="Roofline and ridge: what one step asks of one card",
     parameters=RooflineParameters,
@@ -250,7 +240,7 @@ ROOFLINE = Explorer(
             {"gpu": "RTX-4090", "batch": 16, "context_tokens": 2048},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=lambda r: (
             f"{r.model} in {r.precision} on {'an' if r.gpu[0] in 'AHLR' else 'a'} {r.gpu}: one "
@@ -263,15 +253,3 @@ ROOFLINE = Explorer(
         mark=lambda r, guess: (r.step.flop_per_byte, guess / 100 * r.peak_flop_per_s),
     ),
 )
-
-
-def roofline(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[RooflineParameters, Roofline]:
-    """Open the roofline: operations a second against operations a byte, for one step.
-
-    `preset` names a starting point, `values` change single parameters: ``gpu``, ``model``,
-    ``precision``, ``batch``, ``context_tokens``, ``prefill_tokens``. Raises ValueError on an
-    unknown name or value.
-    """
-    return show(ROOFLINE, preset, predict=predict, present=present, **values)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,12 +24,8 @@ from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, choice, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GPUS = ("A100-80GB-SXM", "H100-80GB-SXM", "H200-141GB-SXM", "B200-180GB-SXM")
 _MODELS = {
@@ -264,22 +259,17 @@ def _load_words(r: TokenCost) -> str:
     )
 
 
-def _frame(r: TokenCost) -> pd.DataFrame:
-    import pandas as pd
-
-    tables = [
-        pd.DataFrame(
-            {"panel": "batch", "layout": x.name, "sequences": x.sequences, "tpot_s": x.tpot_s,
-             "usd_per_million_output_tokens": x.usd}
-        )
+def _tables(r: TokenCost) -> list[Table]:
+    tables: list[Table] = [
+        {"panel": "batch", "layout": x.name, "sequences": x.sequences, "tpot_s": x.tpot_s,
+         "usd_per_million_output_tokens": x.usd}
         for x in r.layouts
     ]  # fmt: skip
     if r.curve is not None:
         renamed = {"usd_all": "usd_per_thousand", "usd_good": "usd_per_thousand_good"}
-        tables.append(pd.DataFrame(vars(r.curve)).rename(columns=renamed).assign(panel="load"))
-    if not tables:
-        return pd.DataFrame({"panel": ["none"], "layout": [r.shortfall]})
-    return pd.concat(tables, ignore_index=True)
+        curve = {renamed.get(name, name): column for name, column in vars(r.curve).items()}
+        tables.append(curve | {"panel": "load"})
+    return tables or [{"panel": "none", "layout": r.shortfall}]
 
 
 def _question(r: TokenCost) -> str:
@@ -311,7 +301,7 @@ def _mark(r: TokenCost, guess: float) -> tuple[float, float] | None:
     return (float(chosen.inside), guess) if chosen and chosen.keeps_promise else None
 
 
-TOKEN_COST = Explorer(
+token_cost = Explorer(
     call="explore.token_cost",
     title="What a token costs, and what a good answer costs",
     parameters=TokenCostParameters,
@@ -376,18 +366,6 @@ TOKEN_COST = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(question=_question, unit="USD", answer=_answer, mark=_mark),
 )
-
-
-def token_cost(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[TokenCostParameters, TokenCost]:
-    """Open the picture of costs: of a token over the batch, of a good answer over the load.
-
-    `preset` names a starting point, `values` change single parameters: ``model``, ``gpu``,
-    ``layout``, ``seller``, ``lengths``, ``batch``, ``tpot_promise_ms``, ``ttft_promise_s``,
-    ``load``. Raises ValueError on an unknown name or value.
-    """
-    return show(TOKEN_COST, preset, predict=predict, present=present, **values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,12 +15,8 @@ from course.serving import catalog
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.pricing import RESERVE_BYTES, DoesNotFitError, RooflineStepCost
 from course.serving.workload import Fixed, Lognormal, Poisson, Workload, draw
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BLOCK: Final = 16
 BUDGET: Final = 2048
@@ -352,17 +348,12 @@ def _answer(r: KvMemory) -> float | None:
     return float(r.fit) if r.fit else None
 
 
-def _frame(r: KvMemory) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: KvMemory) -> list[Table]:
     named = {"as set": r.swept, "as fit": r.safe, "here": r.here}
-    return pd.concat(
-        [pd.DataFrame(asdict(loads)).assign(seats=name) for name, loads in named.items()],
-        ignore_index=True,
-    )
+    return [asdict(loads) | {"seats": name} for name, loads in named.items()]
 
 
-KV_MEMORY = Explorer(
+kv_memory = Explorer(
     call="explore.kv_memory",
     title="KV memory: how many sequences fit, and what one more does",
     parameters=KvMemoryParameters,
@@ -410,7 +401,7 @@ KV_MEMORY = Explorer(
             {"card": "H100-80GB-SXM", "lengths": (4000, 200), "load": 0.7},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit=lambda r: "%" if r.asks_for_share else "sequences",
@@ -418,15 +409,3 @@ KV_MEMORY = Explorer(
         mark=lambda r, guess: (r.load, guess / 100) if r.asks_for_share else (r.fraction, guess),
     ),
 )
-
-
-def kv_memory(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[KvMemoryParameters, KvMemory]:
-    """Open the card's memory, how many sequences fit, and the preemption storm.
-
-    `preset` names a starting point, `values` change single parameters: ``model``, ``card``,
-    ``precision``, ``heads``, ``fraction``, ``lengths``, ``load``, ``seats``, ``hit_share``,
-    ``seed``. Raises ValueError on an unknown name or value.
-    """
-    return show(KV_MEMORY, preset, predict=predict, present=present, **values)

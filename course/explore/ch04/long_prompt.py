@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,12 +20,8 @@ from course.serving.scenes.long_prompts import (
     chats_and_documents,
     treat,
 )
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # The second group: by then the chats are past the empty start.
 SHOWN_GROUP: Final = 1
@@ -213,13 +209,11 @@ def _question(r: LongPrompt) -> str:
     )
 
 
-def _frame(r: LongPrompt) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([asdict(outcome) for outcome in r.outcomes])
+def _tables(r: LongPrompt) -> list[Table]:
+    return [asdict(outcome) for outcome in r.outcomes]
 
 
-LONG_PROMPT = Explorer(
+long_prompt = Explorer(
     call="explore.long_prompt",
     title="One 20,000-token prompt among chats",
     parameters=LongPromptParameters,
@@ -274,7 +268,7 @@ LONG_PROMPT = Explorer(
             {"remedy": REMEDIES[4], "documents": 3},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     idle=_idle,
     prediction=Prediction(
         question=_question,
@@ -283,15 +277,3 @@ LONG_PROMPT = Explorer(
         mark=lambda r, guess: (guess / 1e3, float(r.chosen)),
     ),
 )
-
-
-def long_prompt(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[LongPromptParameters, LongPrompt]:
-    """Open the timelines of long documents among chats, and five ways to treat them.
-
-    `preset` names a starting point, `values` change single parameters: ``remedy``, ``documents``,
-    ``document_tokens``, ``chat_rate_per_s``, ``chunk_tokens``, ``at_once``, ``max_wait_s``,
-    ``seed``. Raises ValueError on an unknown name or value.
-    """
-    return show(LONG_PROMPT, preset, predict=predict, present=present, **values)

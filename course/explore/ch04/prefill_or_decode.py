@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,12 +18,8 @@ from course.figures.ch04.prefill_or_decode import (
 from course.serving.engine import EngineConfig, PoolsRun, Run, simulate, simulate_pools
 from course.serving.scenes.long_prompts import server, step_gap_quantile
 from course.serving.workload import Lognormal, Poisson, Workload, draw
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REQUESTS: Final = 800
 SEATS: Final = 256
@@ -240,20 +236,17 @@ def _answer(r: PrefillOrDecode) -> float:
     return 1e3 * (r.second_p99_s if r.asked == 2 else r.here[r.asked].gap_p99_s)
 
 
-def _frame(r: PrefillOrDecode) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = [{"way": WAYS[0], "chunk_tokens": None} | asdict(r.first)]
+def _tables(r: PrefillOrDecode) -> list[Table]:
+    rows: list[Table] = [{"way": WAYS[0], "chunk_tokens": None} | asdict(r.first)]
     rows += [
         {"way": WAYS[1], "chunk_tokens": chunk} | asdict(way)
         for chunk, way in zip(CHUNKS, r.chunked, strict=True)
     ]
     pools = asdict(r.pools) | {"second_p99_s": r.second_p99_s}
-    rows += [{"way": WAYS[2], "chunk_tokens": None} | pools]
-    return pd.DataFrame(rows)
+    return [*rows, {"way": WAYS[2], "chunk_tokens": None} | pools]
 
 
-PREFILL_OR_DECODE = Explorer(
+prefill_or_decode = Explorer(
     call="explore.prefill_or_decode",
     title="Three ways to keep prefill from hurting decode",
     parameters=PrefillOrDecodeParameters,
@@ -305,7 +298,7 @@ PREFILL_OR_DECODE = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="ms",
@@ -313,15 +306,3 @@ PREFILL_OR_DECODE = Explorer(
         mark=lambda r, guess: (float(CHUNKS[r.chosen]), guess / 1e3),
     ),
 )
-
-
-def prefill_or_decode(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[PrefillOrDecodeParameters, PrefillOrDecode]:
-    """Open prefill first, chunked prefill and separate pools over the chunk size.
-
-    `preset` names a starting point, `values` change single parameters: ``asked``, ``lengths``,
-    ``rate_per_s``, ``chunk_tokens``, ``link_gb_per_s``, ``seed``. Raises ValueError on an unknown
-    name or value.
-    """
-    return show(PREFILL_OR_DECODE, preset, predict=predict, present=present, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,12 +23,8 @@ from course.serving.scenes.long_prompts import (
     step_gap_quantile,
 )
 from course.serving.workload import Fixed, Poisson, RequestClass, Workload, mixture
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DOCUMENT_TOKENS: Final = 20_000
 LENGTH_S: Final = 60.0
@@ -255,22 +251,17 @@ def _answer(r: RequestsOrTokens) -> float:
     return r.counting.finished_per_s if r.asks_for_rate else 1e3 * r.counting.longest_step_s
 
 
-def _frame(r: RequestsOrTokens) -> pd.DataFrame:
-    import pandas as pd
-
-    tables = [
-        pd.DataFrame(
-            {
-                "limit": name, "time_s": r.time_s, "held_tokens": one.held_tokens,
-                "step_s": one.step_s, "inside": one.inside,
-            }
-        )
+def _tables(r: RequestsOrTokens) -> list[Table]:
+    return [
+        {
+            "limit": name, "time_s": r.time_s, "held_tokens": one.held_tokens,
+            "step_s": one.step_s, "inside": one.inside,
+        }
         for name, one in zip(("requests", "tokens"), r.both, strict=True)
     ]  # fmt: skip
-    return pd.concat(tables, ignore_index=True)
 
 
-REQUESTS_OR_TOKENS = Explorer(
+requests_or_tokens = Explorer(
     call="explore.requests_or_tokens",
     title="Requests or tokens? One limit swings, the other does not",
     parameters=RequestsOrTokensParameters,
@@ -311,7 +302,7 @@ REQUESTS_OR_TOKENS = Explorer(
             {"document_share": 0.04, "hit_share": 0.9},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit=lambda r: "answers/s" if r.asks_for_rate else "ms",
@@ -319,15 +310,3 @@ REQUESTS_OR_TOKENS = Explorer(
         mark=lambda r, guess: (guess, 2.0) if r.asks_for_rate else (guess / 1e3, 0.0),
     ),
 )
-
-
-def requests_or_tokens(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[RequestsOrTokensParameters, RequestsOrTokens]:
-    """Open a minute of chats and documents under a limit on requests and under one on tokens.
-
-    `preset` names a starting point, `values` change single parameters: ``rate_per_s``,
-    ``document_share``, ``hit_share``, ``seats``, ``budget_tokens``, ``watermark``, ``seed``.
-    Raises ValueError on an unknown name or value.
-    """
-    return show(REQUESTS_OR_TOKENS, preset, predict=predict, present=present, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,12 +21,8 @@ from course.serving.engine import Admission, Patience, ServiceRun, Verdict, simu
 from course.serving.requests import cost_per_success_usd
 from course.serving.scenes import burst as scenes
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, count, slider
 from course.words import percent, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SEATS: Final = 64
 """More than memory has room for: here the KV cache is what runs out."""
@@ -300,22 +296,19 @@ def _question(r: FourVerdicts) -> str:
     )
 
 
-def _frame(r: FourVerdicts) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = []
-    for gate, tenants in (("this", r.tenants), ("none", r.open_tenants)):
-        for tenant in tenants:
-            row: dict[str, Any] = {
-                "gate": gate, "tenant": tenant.name, "offered_per_s": tenant.offered_per_s,
-                "in_time": tenant.in_time, "asked_tokens_per_s": tenant.asked_tokens_per_s,
-                "good_tokens_per_s": tenant.good_tokens_per_s,
-            }  # fmt: skip
-            rows.append(row | tenant.verdicts)
-    return pd.DataFrame(rows)
+def _tables(r: FourVerdicts) -> list[Table]:
+    return [
+        {
+            "gate": gate, "tenant": tenant.name, "offered_per_s": tenant.offered_per_s,
+            "in_time": tenant.in_time, "asked_tokens_per_s": tenant.asked_tokens_per_s,
+            "good_tokens_per_s": tenant.good_tokens_per_s, **tenant.verdicts,
+        }
+        for gate, tenants in (("this", r.tenants), ("none", r.open_tenants))
+        for tenant in tenants
+    ]  # fmt: skip
 
 
-FOUR_VERDICTS = Explorer(
+four_verdicts = Explorer(
     call="explore.four_verdicts",
     title="Four verdicts: accept, queue, shorten, reject",
     parameters=FourVerdictsParameters,
@@ -365,7 +358,7 @@ FOUR_VERDICTS = Explorer(
             },
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="%",
@@ -373,16 +366,3 @@ FOUR_VERDICTS = Explorer(
         mark=lambda r, guess: (guess, float(_asked_about(r))),
     ),
 )
-
-
-def four_verdicts(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[FourVerdictsParameters, FourVerdicts]:
-    """Open the four verdicts: three tenants before a gate with a watermark, deadlines and buckets.
-
-    `preset` names a starting point (see ``FOUR_VERDICTS.presets``), `values` change single
-    parameters: ``watermark_percent``, ``refuse_over_s``, ``urgent_only_s``, ``shorten_over_s``,
-    ``bucket_tokens_per_s``, ``load``, ``greedy_factor``, ``seed``. Raises ValueError on an unknown
-    name or a value outside its range.
-    """
-    return show(FOUR_VERDICTS, preset, predict=predict, present=present, **values)

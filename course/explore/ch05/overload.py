@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,12 +18,8 @@ from course.figures.ch05.overload import (
 from course.serving.engine import Admission, Patience, ServiceRun, simulate_service
 from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, toggle
 from course.words import percent, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 OPEN: Final = "accept everything"
 _GATES = (OPEN, "bounded queue", "deadline-aware", "shorter answers")
@@ -231,33 +227,21 @@ def _question(r: Overload) -> str:
     )
 
 
-def _frame(r: Overload) -> pd.DataFrame:
-    import pandas as pd
-
-    rows = []
-    for gate, time, curve in (
+def _tables(r: Overload) -> list[Table]:
+    gates = (
         (r.gate, r.time, r.curve), ("accept everything (compared)", r.open_time, r.open_curve),
-    ):  # fmt: skip
-        rows.append(
-            pd.DataFrame(
-                {
-                    "gate": gate, "against": "time", "start_s": time.edges_s[:-1],
-                    "offered_per_s": time.offered_per_s, "good_per_s": time.good_per_s,
-                }
-            )
-        )  # fmt: skip
-        rows.append(
-            pd.DataFrame(
-                {
-                    "gate": gate, "against": "load", "offered_per_s": curve.offered_per_s,
-                    "good_per_s": curve.good_per_s,
-                }
-            )
-        )  # fmt: skip
-    return pd.concat(rows, ignore_index=True)
+    )  # fmt: skip
+    return [
+        {"gate": gate, "against": against, "offered_per_s": part.offered_per_s,
+         "good_per_s": part.good_per_s, **start}
+        for gate, time, curve in gates
+        for against, part, start in (
+            ("time", time, {"start_s": time.edges_s[:-1]}), ("load", curve, {}),
+        )
+    ]  # fmt: skip
 
 
-OVERLOAD = Explorer(
+overload = Explorer(
     call="explore.overload",
     title="Overload with and without admission",
     parameters=OverloadParameters,
@@ -305,7 +289,7 @@ OVERLOAD = Explorer(
             {"rate_per_s": 5.0, "burst_factor": 1.0},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     idle=lambda p: ("max_wait_s",) if p.gate == OPEN else (),
     prediction=Prediction(
         question=_question,
@@ -314,15 +298,3 @@ OVERLOAD = Explorer(
         x=lambda r: sum(r.time.burst_s) / 2,
     ),
 )
-
-
-def overload(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[OverloadParameters, Overload]:
-    """Open the overload: a burst, a gate, and the server without one beside it.
-
-    `preset` names a starting point (see ``OVERLOAD.presets``), `values` change single parameters:
-    ``gate``, ``max_wait_s``, ``rate_per_s``, ``burst_factor``, ``burst_s``, ``noticed``, ``seed``.
-    Raises ValueError on an unknown name or a value outside its range.
-    """
-    return show(OVERLOAD, preset, predict=predict, present=present, **values)

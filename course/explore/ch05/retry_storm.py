@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 from course.explore.ch05.timeline import END_S, back_after_s, burst_until_end, over_time
 from course.figures.ch05.retry_storm import RetryStorm, RetryStormPicture
 from course.serving.engine import Admission, Retry, ServiceRun
 from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, toggle
 from course.words import percent, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _UNLIMITED = 0
 _ATTEMPTS = {
@@ -196,25 +191,21 @@ def _question(r: RetryStorm) -> str:
     )
 
 
-def _frame(r: RetryStorm) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: RetryStorm) -> Table:
     time = r.time
-    return pd.DataFrame(
-        {
-            "start_s": time.edges_s[:-1],
-            "end_s": time.edges_s[1:],
-            "offered_per_s": time.offered_per_s,
-            "attempts_per_s": time.attempts_per_s,
-            "good_per_s": time.good_per_s,
-            **{f"share_{name}": share for name, share in time.shares.items()},
-        }
-    )
+    return {
+        "start_s": time.edges_s[:-1],
+        "end_s": time.edges_s[1:],
+        "offered_per_s": time.offered_per_s,
+        "attempts_per_s": time.attempts_per_s,
+        "good_per_s": time.good_per_s,
+        **{f"share_{name}": share for name, share in time.shares.items()},
+    }
 
 
 _JITTER = {"spread": "doubling, with jitter"}
 
-RETRY_STORM = Explorer(
+retry_storm = Explorer(
     call="explore.retry_storm",
     title="Retry storm: the burst ends, and then?",
     parameters=RetryStormParameters,
@@ -268,7 +259,7 @@ RETRY_STORM = Explorer(
             {"attempts": _UNLIMITED, "refuse_over_s": 2.0},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     idle=lambda p: ("delay_s", "spread", "budget_percent") if p.attempts == 1 else (),
     prediction=Prediction(
         question=_question,
@@ -277,16 +268,3 @@ RETRY_STORM = Explorer(
         x=lambda r: END_S - r.after_s / 2,
     ),
 )
-
-
-def retry_storm(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[RetryStormParameters, RetryStorm]:
-    """Open the retry storm: a burst, clients who send again, and what is left afterwards.
-
-    `preset` names a starting point (see ``RETRY_STORM.presets``), `values` change single
-    parameters: ``attempts`` (0: without limit), ``delay_s``, ``spread``, ``budget_percent``,
-    ``noticed``, ``refuse_over_s``, ``rate_per_s``, ``burst_factor``, ``burst_s``, ``seed``. Raises
-    ValueError on an unknown name or a value outside its range.
-    """
-    return show(RETRY_STORM, preset, predict=predict, present=present, **values)

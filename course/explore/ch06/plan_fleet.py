@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -21,12 +21,8 @@ from course.figures.ch06.plan_fleet import Choice, Fleet, FleetPicture
 from course.serving.engine import EngineConfig
 from course.serving.load import Knee, Method, Plan, Scenario, Sweep, measure, plan, sweep
 from course.serving.requests import SLO
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider
 from course.words import percent, rounded
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 GPU: Final = "H100-80GB-SXM"
 GPUS: Final = (1, 2, 4, 8)
@@ -247,19 +243,15 @@ def _other_words(r: Fleet) -> str:
     return f"USD a month by GPUs a replica: {'; '.join(many)}."
 
 
-def _frame(r: Fleet) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
+def _tables(r: Fleet) -> list[Table]:
+    return [
         {
-            "gpus_per_replica": [c.gpus_per_replica for c in r.choices],
-            "replica_holds_per_s": [c.holds_per_s for c in r.choices],
-            "replicas": [c.replicas for c in r.choices],
-            "gpus": [c.gpus for c in r.choices],
-            "usd_per_month": [c.usd_per_month for c in r.choices],
-            "why_not": [c.why_not for c in r.choices],
+            "gpus_per_replica": c.gpus_per_replica, "replica_holds_per_s": c.holds_per_s,
+            "replicas": c.replicas, "gpus": c.gpus, "usd_per_month": c.usd_per_month,
+            "why_not": c.why_not,
         }
-    )
+        for c in r.choices
+    ]  # fmt: skip
 
 
 def _question(r: Fleet) -> str:
@@ -272,7 +264,7 @@ def _question(r: Fleet) -> str:
     )
 
 
-PLAN_FLEET = Explorer(
+plan_fleet = Explorer(
     call="explore.plan_fleet",
     title="Plan the fleet: from one replica's knee to a day, a failure and a bill",
     parameters=PlanFleetParameters,
@@ -321,7 +313,7 @@ PLAN_FLEET = Explorer(
             {"promise": (1.0, 0.015), "gpus": 2},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="replicas",
@@ -329,15 +321,3 @@ PLAN_FLEET = Explorer(
         mark=lambda r, guess: (guess, 0.0),
     ),
 )
-
-
-def plan_fleet(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[PlanFleetParameters, Fleet]:
-    """Open the fleet planner: demand of a day, replicas by reason, cost by GPUs a replica.
-
-    `preset` names a starting point, `values` change single parameters: ``busiest_per_s``, ``day``,
-    ``growth``, ``burst``, ``failures``, ``model``, ``gpus``, ``trace``, ``promise``,
-    ``usd_per_gpu_hour``. Raises ValueError on an unknown name or value.
-    """
-    return show(PLAN_FLEET, preset, predict=predict, present=present, **values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,12 +24,8 @@ from course.figures.ch06.ramp import LoadCurve, Ramp, RampPicture
 from course.serving.engine import EngineConfig
 from course.serving.load import Scenario, Sweep, find_knee, measure, sweep
 from course.serving.requests import SLO
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 REQUESTS: Final = 1200
 """Of each load: their P99 is the twelfth slowest or so."""
@@ -298,14 +294,9 @@ def _beside_words(r: Ramp) -> str:
     )
 
 
-def _frame(r: Ramp) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: Ramp) -> list[Table]:
     parts = {"curve": r.curve, "your load": r.here, "chat on an H100": r.beside}
-    return pd.concat(
-        [pd.DataFrame(vars(c)).assign(source=name) for name, c in parts.items() if c is not None],
-        ignore_index=True,
-    )
+    return [vars(c) | {"source": name} for name, c in parts.items() if c is not None]
 
 
 def _question(r: Ramp) -> str:
@@ -317,7 +308,7 @@ def _question(r: Ramp) -> str:
     )
 
 
-RAMP = Explorer(
+ramp = Explorer(
     call="explore.ramp",
     title="Ramp the load: everything a server shows, up to its knee and beyond",
     parameters=RampParameters,
@@ -375,7 +366,7 @@ RAMP = Explorer(
             {"chunked": False, "load_per_s": 16.0},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="requests/s",
@@ -383,16 +374,3 @@ RAMP = Explorer(
         mark=lambda r, guess: (guess, 0.0),
     ),
 )
-
-
-def ramp(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[RampParameters, Ramp]:
-    """Open the ramp: throughput, latencies, SLO and KV cache over the offered load.
-
-    `preset` names a starting point, `values` change single parameters: ``load_per_s``,
-    ``lengths``, ``prompt_tokens``, ``output_tokens``, ``server``, ``kv_percent``, ``seats``,
-    ``budget``, ``chunked``, ``ttft_limit_s``, ``tpot_limit_ms``, ``seed``. Raises ValueError on an
-    unknown name or value.
-    """
-    return show(RAMP, preset, predict=predict, present=present, **values)

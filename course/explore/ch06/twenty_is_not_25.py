@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,12 +15,8 @@ from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.load import Scenario, Sweep, measure, sweep
 from course.serving.requests import SLO
 from course.serving.workload import Workload
-from course.ui import Explorer, Prediction, Preset, choice, count, slider
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SERVER: Final = "Llama-3.1-8B on one H100"
 _QUANTILE = 0.99
@@ -300,19 +296,15 @@ def _verdict(r: OneEvent) -> str:
     )
 
 
-def _frame(r: OneEvent) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame(
-        {
-            "from_min": r.bars_min[:-1],
-            "until_min": r.bars_min[1:],
-            "arrived_per_s": r.arrived_per_s,
-            "finished_per_s": r.finished_per_s,
-            "ttft_p99_s": r.ttft_p99_s,
-            "waiting_at_the_end": np.interp(r.bars_min[1:], r.at_min, r.waiting).round(),
-        }
-    )
+def _tables(r: OneEvent) -> Table:
+    return {
+        "from_min": r.bars_min[:-1],
+        "until_min": r.bars_min[1:],
+        "arrived_per_s": r.arrived_per_s,
+        "finished_per_s": r.finished_per_s,
+        "ttft_p99_s": r.ttft_p99_s,
+        "waiting_at_the_end": np.interp(r.bars_min[1:], r.at_min, r.waiting).round(),
+    }
 
 
 def _question(r: OneEvent) -> str:
@@ -324,7 +316,7 @@ def _question(r: OneEvent) -> str:
     )
 
 
-TWENTY_IS_NOT_25 = Explorer(
+twenty_is_not_25 = Explorer(
     call="explore.twenty_is_not_25",
     title="20 is not 25: what a replica gets through, and what it can be trusted with",
     parameters=TwentyIsNot25Parameters,
@@ -367,7 +359,7 @@ TWENTY_IS_NOT_25 = Explorer(
             {"usual_per_s": 20.0, "peak_per_s": 20.0, "minutes": 10.0, "fails": 4},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit="s",
@@ -375,15 +367,3 @@ TWENTY_IS_NOT_25 = Explorer(
         mark=lambda r, guess: (float(r.edges_min[1:3].mean()), guess),
     ),
 )
-
-
-def twenty_is_not_25(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[TwentyIsNot25Parameters, OneEvent]:
-    """Open one event at one replica: arrivals, queue and P99 over time.
-
-    `preset` names a starting point, `values` change single parameters: ``usual_per_s``,
-    ``peak_per_s``, ``minutes``, ``fails``, ``ttft_limit_s``, ``seed``. Raises ValueError on an
-    unknown name or value.
-    """
-    return show(TWENTY_IS_NOT_25, preset, predict=predict, present=present, **values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,12 +26,8 @@ from course.serving.load import (
     sweep,
 )
 from course.serving.requests import SLO
-from course.ui import Explorer, Prediction, Preset, choice, count, slider, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SERVER: Final = "Llama-3.1-8B on one H100"
 LOADS: Final = (4, 7, 10, 13, 15, 17, 18, 19, 20, 21, 22, 24, 27, 32)
@@ -366,20 +362,18 @@ def _interval_words(r: WhichKnee) -> str:
     return " No knee has an interval: that takes five runs of each load."
 
 
-def _frame(r: WhichKnee) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: WhichKnee) -> list[Table]:
     parts = {"output_tokens_per_s": r.throughput} | {
         f"{limit.name} (s)": limit.values_s for limit in r.limits
     }
-    rows = [
-        pd.DataFrame({name: values[run] for name, values in parts.items()}).assign(
-            run=run, load=r.loads, unit=r.load_unit,
-            used=(np.arange(r.loads.size) >= r.first) & (np.arange(r.loads.size) <= r.last),
-        )
+    point = np.arange(r.loads.size)
+    shared = {
+        "load": r.loads, "unit": r.load_unit, "used": (point >= r.first) & (point <= r.last),
+    }  # fmt: skip
+    return [
+        {name: values[run] for name, values in parts.items()} | {"run": run} | shared
         for run in range(r.runs)
-    ]  # fmt: skip
-    return pd.concat(rows, ignore_index=True)
+    ]
 
 
 def _question(r: WhichKnee) -> str:
@@ -389,7 +383,7 @@ def _question(r: WhichKnee) -> str:
     )
 
 
-WHICH_KNEE = Explorer(
+which_knee = Explorer(
     call="explore.which_knee",
     title="Which knee? Three answers to one curve",
     parameters=WhichKneeParameters,
@@ -439,7 +433,7 @@ WHICH_KNEE = Explorer(
             {"curve": _SIMULATED, "leave_low": 9, "leave_high": 0},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
     prediction=Prediction(
         question=_question,
         unit=lambda r: r.load_unit,
@@ -448,15 +442,3 @@ WHICH_KNEE = Explorer(
     ),
     idle=lambda p: () if p.curve == _SIMULATED else ("runs",),
 )
-
-
-def which_knee(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[WhichKneeParameters, WhichKnee]:
-    """Open three knees of one curve: by the SLO, by the plateau, by two straight pieces.
-
-    `preset` names a starting point, `values` change single parameters: ``curve``, ``runs``,
-    ``leave_low``, ``leave_high``, ``ttft_limit_s``, ``token_limit_ms``. Raises ValueError on an
-    unknown name or value.
-    """
-    return show(WHICH_KNEE, preset, predict=predict, present=present, **values)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from course.explore.ch03.steady import decode_step, room, smallest_fit
 from course.explore.ch10.machine import (
     FIT_NAMES,
     Machine,
-    fresh,
     machine,
     machine_parameter,
     rate_words,
@@ -36,12 +34,8 @@ from course.measure import (
 )
 from course.serving import catalog
 from course.serving.pricing import IDEAL, RooflineStepCost
-from course.ui import Explorer, Prediction, Preset, choice, stops, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, stops, toggle
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _MODELS = ("Llama-3.1-8B", "Qwen3-8B", "Llama-2-7B")
 _GPUS = (
@@ -251,22 +245,15 @@ def _question(r: FitCarried) -> str:
     )
 
 
-def _frame(r: FitCarried) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat(
-        [
-            pd.DataFrame(
-                {"machine": s.name, "batch": s.batch, "step_s": s.step_s,
-                 "tokens_per_s": s.batch / s.step_s, "fits": s.batch <= s.room}
-            )
-            for s in (r.yours, r.card)
-        ],
-        ignore_index=True,
-    )  # fmt: skip
+def _tables(r: FitCarried) -> list[Table]:
+    return [
+        {"machine": s.name, "batch": s.batch, "step_s": s.step_s,
+         "tokens_per_s": s.batch / s.step_s, "fits": s.batch <= s.room}
+        for s in (r.yours, r.card)
+    ]  # fmt: skip  # fmt: skip
 
 
-FIT_CARRIED = Explorer(
+fit_carried = Explorer(
     call="explore.fit_carried",
     title="The fit, carried over: a served model on the measured machine and on a card",
     parameters=FitCarriedParameters,
@@ -312,7 +299,8 @@ FIT_CARRIED = Explorer(
             {"batch": 32, "ideal": True},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
+    remembers=False,
     prediction=Prediction(
         question=_question,
         unit="ms",
@@ -320,15 +308,3 @@ FIT_CARRIED = Explorer(
         mark=lambda r, guess: (float(r.yours.here_batch), 1e-3 * guess),
     ),
 )
-
-
-def fit_carried(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[FitCarriedParameters, FitCarried]:
-    """Open the carried fit: one model's steps on the measured machine and on a card.
-
-    `preset` names a starting point, `values` change single parameters: ``machine`` ("yours" or
-    "recorded"), ``model``, ``gpu``, ``ideal``, ``batch``, ``context_tokens``. Raises ValueError on
-    an unknown name or value.
-    """
-    return show(fresh(FIT_CARRIED), preset, predict=predict, present=present, **values)

@@ -25,7 +25,7 @@ from course.measure import (
     save_record,
 )
 from course.measure.plans import plan_for
-from course.ui import Explorer, choice
+from course.ui import choice
 from course.words import rounded
 
 P = TypeVar("P")
@@ -185,11 +185,6 @@ def _fitted(record: Record, precision: str) -> MachineFit | None:
         return fit_record(record, precision)
     except ValueError:
         return None
-
-
-def fresh(explorer: Explorer[P, R]) -> Explorer[P, R]:
-    """Return the same explorer with nothing remembered: a run that was measured since must show."""
-    return replace(explorer, _memo=[])
 
 
 def rate_words(value: float, unit: str) -> str:

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course.explore.ch10.machine import (
     FIT_NAMES,
     NUMBER_BYTES,
-    fresh,
     machine,
     machine_parameter,
     off_words,
@@ -22,12 +20,8 @@ from course.explore.ch10.machine import (
 from course.figures.ch10.measured_roofline import MeasuredRoofline, MeasuredRooflinePicture
 from course.measure import MachineFit, Point, Record
 from course.measure.fitting import TRUSTED_RESIDUAL
-from course.ui import Explorer, Prediction, Preset, choice, stops
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, stops
 from course.words import percent, rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -171,22 +165,14 @@ def _far_words(r: MeasuredRoofline) -> str:
     )
 
 
-def _frame(r: MeasuredRoofline) -> pd.DataFrame:
-    import pandas as pd
-
+def _tables(r: MeasuredRoofline) -> list[Table]:
     parts = {
         "square products": (r.square_flop_per_byte, r.square_flop_per_s),
         "chosen matrix": (r.chosen_flop_per_byte, r.chosen_flop_per_s),
         "other matrix": (r.other_flop_per_byte, r.other_flop_per_s),
         "fitted curve": (r.curve_flop_per_byte, r.curve_flop_per_s),
     }
-    return pd.concat(
-        [
-            pd.DataFrame({"what": name, "flop_per_byte": x, "flop_per_s": y})
-            for name, (x, y) in parts.items()
-        ],
-        ignore_index=True,
-    )
+    return [{"what": name, "flop_per_byte": x, "flop_per_s": y} for name, (x, y) in parts.items()]
 
 
 def _question(r: MeasuredRoofline) -> str:
@@ -205,7 +191,7 @@ def _question(r: MeasuredRoofline) -> str:
     )
 
 
-MEASURED_ROOFLINE = Explorer(
+measured_roofline = Explorer(
     call="explore.measured_roofline",
     title="The measured roofline: products of one machine under the roof fitted to them",
     parameters=MeasuredRooflineParameters,
@@ -252,7 +238,8 @@ MEASURED_ROOFLINE = Explorer(
             {"batch": 4, "matrix": "small"},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
+    remembers=False,
     prediction=Prediction(
         question=_question,
         unit="ms",
@@ -260,15 +247,3 @@ MEASURED_ROOFLINE = Explorer(
         mark=lambda r, guess: (r.here[0], r.here_flop / (1e-3 * guess)) if guess > 0 else None,
     ),
 )
-
-
-def measured_roofline(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[MeasuredRooflineParameters, MeasuredRoofline]:
-    """Open the measured roofline: one run's products, and the roof that was fitted to them.
-
-    `preset` names a starting point, `values` change single parameters: ``machine`` ("yours" or
-    "recorded"), ``precision``, ``matrix`` ("large" or "small"), ``batch``. Raises ValueError on an
-    unknown name or value.
-    """
-    return show(fresh(MEASURED_ROOFLINE), preset, predict=predict, present=present, **values)

@@ -5,13 +5,11 @@ predictions come from ``course.measure``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course.explore.ch10.machine import (
     NUMBER_BYTES,
-    fresh,
     machine,
     machine_parameter,
     off_words,
@@ -21,12 +19,8 @@ from course.explore.ch10.machine import (
 from course.figures.ch10.predict_measure import PARTS, PredictMeasure, PredictMeasurePicture
 from course.measure import MachineFit, Point, Record, predict_decode_s
 from course.measure.fitting import SMALL_KERNELS_PER_LAYER, SMALL_KERNELS_PER_STEP
-from course.ui import Explorer, Prediction, Preset, choice, stops, toggle
-from course.ui.shell import Shell, show
+from course.ui import Explorer, Prediction, Preset, Table, choice, stops, toggle
 from course.words import rounded, seconds
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -181,18 +175,15 @@ def _question(r: PredictMeasure) -> str:
     )
 
 
-def _frame(r: PredictMeasure) -> pd.DataFrame:
-    import pandas as pd
-
-    measured = pd.DataFrame(
-        {"what": "measured", "batch": r.measured_batch, "step_s": r.measured_s,
-         "p25_s": r.low_s, "p75_s": r.high_s}
-    )  # fmt: skip
-    curve = pd.DataFrame({"what": "predicted", "batch": r.curve_batch, "step_s": r.curve_s})
-    return pd.concat([measured, curve], ignore_index=True)
+def _tables(r: PredictMeasure) -> list[Table]:
+    measured = {
+        "what": "measured", "batch": r.measured_batch, "step_s": r.measured_s,
+        "p25_s": r.low_s, "p75_s": r.high_s,
+    }  # fmt: skip
+    return [measured, {"what": "predicted", "batch": r.curve_batch, "step_s": r.curve_s}]
 
 
-PREDICT_MEASURE = Explorer(
+predict_measure = Explorer(
     call="explore.predict_measure",
     title="Predict, then measure: a decode step of a small transformer",
     parameters=PredictMeasureParameters,
@@ -238,7 +229,8 @@ PREDICT_MEASURE = Explorer(
             {"batch": 8, "calibrated": True},
         ),
     ),
-    frame=_frame,
+    tables=_tables,
+    remembers=False,
     prediction=Prediction(
         question=_question,
         unit="ms",
@@ -246,15 +238,3 @@ PREDICT_MEASURE = Explorer(
         x=lambda r: float(r.batch),
     ),
 )
-
-
-def predict_measure(
-    preset: str | None = None, *, predict: bool = True, present: bool | None = None, **values: Any
-) -> Shell[PredictMeasureParameters, PredictMeasure]:
-    """Open the game: guess a measured decode step, then see it beside the model's prediction.
-
-    `preset` names a starting point, `values` change single parameters: ``machine`` ("yours" or
-    "recorded"), ``precision``, ``batch``, ``context`` ("short" or "long"), ``calibrated``. Raises
-    ValueError on an unknown name or value.
-    """
-    return show(fresh(PREDICT_MEASURE), preset, predict=predict, present=present, **values)
