@@ -1,13 +1,18 @@
-"""Finds exercises by their id; each chapter's module is imported when first asked for."""
+"""Finds exercises by their id: a file each; a chapter's are imported when first asked for."""
 
 from __future__ import annotations
 
 import difflib
+import re
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
 import course.exercises as package
 from course.exercises.definition import Exercise
+
+_CHAPTER = re.compile(r"ch\d\d")
+_FILE = re.compile(r"e(\d+)_")
 
 
 class UnknownExercise(ValueError):
@@ -24,24 +29,33 @@ def chapters() -> tuple[int, ...]:
     True
     """
     names = [module.name for module in iter_modules(package.__path__)]
-    return tuple(sorted(int(name[2:]) for name in names if name[:2] == "ch" and name[2:].isdigit()))
+    return tuple(sorted(int(name[2:]) for name in names if _CHAPTER.fullmatch(name)))
 
 
+@cache
 def chapter_exercises(chapter: int) -> tuple[Exercise, ...]:
     """The exercises of one chapter in order; none for a chapter that has none.
 
-    Raises ValueError where the module's exercises belong to another chapter or share an id.
+    Each stands in a file `eN_….py` of the chapter's folder, as its `EXERCISE`. Raises ValueError
+    for a file without one, and for one whose id is not that of its chapter and file.
     """
     if chapter not in chapters():
         return ()
-    module = import_module(f"course.exercises.ch{chapter:02d}")
-    exercises: tuple[Exercise, ...] = module.EXERCISES
-    ids = [exercise.id for exercise in exercises]
-    if len(set(ids)) < len(ids) or any(exercise.chapter != chapter for exercise in exercises):
+    folder = import_module(f"course.exercises.ch{chapter:02d}")
+    names = [module.name for module in iter_modules(folder.__path__)]
+    files = [(int(found[1]), name) for name in names if (found := _FILE.match(name))]
+    return tuple(_of_file(folder.__name__, name, chapter, number) for number, name in sorted(files))
+
+
+def _of_file(folder: str, name: str, chapter: int, number: int) -> Exercise:
+    found = getattr(import_module(f"{folder}.{name}"), "EXERCISE", None)
+    if not isinstance(found, Exercise) or found.id != f"{chapter}.{number}":
+        was = f"holds the exercise {found.id}" if isinstance(found, Exercise) else "holds none"
         raise ValueError(
-            f"chapter {chapter} lists the exercises {ids}; give each its own {chapter}.n"
+            f"{folder}.{name} {was}; give its EXERCISE the id {chapter}.{number}, or the file "
+            "another number"
         )
-    return exercises
+    return found
 
 
 def all_exercises() -> tuple[Exercise, ...]:

@@ -12,35 +12,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.exercises.ch01 import EXERCISES
-from course.exercises.ch01_audits import (
-    _reports,
-    _wait_in_engine,
-    failed_left_out,
-    implied_mean_wait_s,
-    reported_server,
-    served_well,
-)
-from course.exercises.ch01_bench import WANTED, read_command, report_of, run_bench
-from course.exercises.ch01_fair import (
-    _releases,
-    confidence_itself,
-    requests_needed,
-    slowdown_at_equal_work,
-)
-from course.exercises.ch01_kinds import Named
-from course.exercises.ch01_streams import (
+from course.exercises.ch01.e2_itl_percentile import (
     _engine_streams,
     across_the_boundaries,
     itl_percentile,
     mean_of_tpots,
 )
+from course.exercises.ch01.e3_served_well import failed_left_out, served_well
+from course.exercises.ch01.e4_implied_mean_wait_s import (
+    _reports,
+    _wait_in_engine,
+    implied_mean_wait_s,
+    reported_server,
+)
+from course.exercises.ch01.e5_bench_command import WANTED, read_command, report_of, run_bench
+from course.exercises.ch01.e7_slowdown_at_equal_work import _releases, slowdown_at_equal_work
+from course.exercises.ch01.e8_requests_needed import confidence_itself, requests_needed
+from course.exercises.ch01.kinds import Named
 from course.exercises.definition import Unacceptable
 from course.exercises.judging import judge_answer
+from course.exercises.registry import chapter_exercises
 from course.serving.requests import metrics
 from course.serving.requests.metrics import SLO, RequestTimeline
 
-BY_ID = {one.id: one for one in EXERCISES}
+BY_ID = {one.id: one for one in chapter_exercises(1)}
 PRINTED = {
     "users": 50,
     "seats": 8,
@@ -52,8 +47,8 @@ PRINTED = {
 
 def test_at_least_24_wrong_answers_and_three_exercises_on_the_engine() -> None:
     """The lesson promises both; fewer would leave common mistakes without an answer."""
-    assert sum(len(one.wrong) for one in EXERCISES) >= 24
-    assert sum("engine" in one.question for one in EXERCISES) >= 3
+    assert sum(len(one.wrong) for one in chapter_exercises(1)) >= 24
+    assert sum("engine" in one.question for one in chapter_exercises(1)) >= 3
 
 
 # --- 1.1 ----------------------------------------------------------------------------------------

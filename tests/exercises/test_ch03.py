@@ -11,46 +11,49 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.exercises.ch03 import EXERCISES
-from course.exercises.ch03_layout import (
+from course.exercises.ch03.e1_ridge_batch import ridge_batch
+from course.exercises.ch03.e2_context_needed_tokens import (
+    _reports,
+    _step_in_engine,
+    context_needed_tokens,
+)
+from course.exercises.ch03.e3_wasted_share import _static_runs, wasted_share
+from course.exercises.ch03.e4_cheapest_batch import BEST_SEATS, PROMISE_S, served, server
+from course.exercises.ch03.e5_useful_batch import useful_batch
+from course.exercises.ch03.e6_longest_window_s import _held_in_engine, longest_window_s
+from course.exercises.ch03.e7_usd_per_success import _full_in_engine, usd_per_success
+from course.exercises.ch03.e8_one_of_eight import (
     RATE_PER_S,
     TPOT_S,
     TTFT_S,
     Layout,
     eight_cards,
     replica,
-    useful_batch,
 )
-from course.exercises.ch03_money import (
-    BEST_SEATS,
-    PROMISE_S,
-    _full_in_engine,
-    served,
-    server,
-    usd_per_success,
-)
-from course.exercises.ch03_step import _reports, _step_in_engine, context_needed_tokens, ridge_batch
-from course.exercises.ch03_ways import (
-    _held_in_engine,
-    _static_runs,
-    longest_window_s,
-    mean_hold_s,
-    wasted_share,
-)
+from course.exercises.registry import chapter_exercises
 from course.serving import catalog
 from course.serving.engine import EngineConfig, modes, simulate
 from course.serving.pricing.linear import StepFeatures
 
 pytestmark = pytest.mark.slow
 
-BY_ID = {one.id: one for one in EXERCISES}
+BY_ID = {one.id: one for one in chapter_exercises(3)}
 SEEDS = (3, 11, 29)
+
+
+def mean_hold_s(arrival_rate_per_s: float, window_s: float) -> float:
+    """Return the mean time in seconds that an idle engine's wait window holds a request back.
+
+    The formula of section 3: a window's waits over its requests, the one who opens it included.
+    """
+    joiners = arrival_rate_per_s * window_s
+    return (window_s + joiners * window_s / 2) / (1 + joiners)
 
 
 def test_at_least_24_wrong_answers_and_three_exercises_on_the_engine() -> None:
     """The lesson promises both; fewer would leave common mistakes without an answer."""
-    assert sum(len(one.wrong) for one in EXERCISES) >= 24
-    assert sum("engine" in one.question for one in EXERCISES) >= 3
+    assert sum(len(one.wrong) for one in chapter_exercises(3)) >= 24
+    assert sum("engine" in one.question for one in chapter_exercises(3)) >= 3
 
 
 # --- 3.1 and 3.2 --------------------------------------------------------------------------------

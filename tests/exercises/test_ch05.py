@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.exercises.ch05 import EXERCISES
-from course.exercises.ch05_bucket import _tenants, gate_lets_in, let_in
-from course.exercises.ch05_gate import real_change
-from course.exercises.ch05_policy import (
+from course.exercises.ch05.e3_tipping_burst import stays_down
+from course.exercises.ch05.e4_longest_queue import (
+    _servers,
+    longest_queue,
+    mean_answer_for_the_slow,
+    queue_of,
+)
+from course.exercises.ch05.e5_real_change import real_change
+from course.exercises.ch05.e7_let_in import _tenants, gate_lets_in, let_in
+from course.exercises.ch05.e8_admit import (
     admit,
     best_built_in,
     everybody,
@@ -23,20 +29,15 @@ from course.exercises.ch05_policy import (
     into_a_seat_or_not_at_all,
     refused_when_empty,
 )
-from course.exercises.ch05_server import PROMISE, SCORED_S, rush, score, serve, trial
-from course.exercises.ch05_tipping import (
-    _servers,
-    longest_queue,
-    mean_answer_for_the_slow,
-    queue_of,
-    stays_down,
-)
+from course.exercises.ch05.server import SCORED_S, rush, score, serve, trial
 from course.exercises.judging import judge_answer
+from course.exercises.registry import chapter_exercises
 from course.serving.requests import Status
+from course.serving.scenes.burst import PROMISE
 
 pytestmark = pytest.mark.slow
 
-BY_ID = {one.id: one for one in EXERCISES}
+BY_ID = {one.id: one for one in chapter_exercises(5)}
 
 
 def test_a_burst_of_twelve_seconds_tips_it_and_one_of_six_does_not() -> None:

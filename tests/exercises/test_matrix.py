@@ -1,26 +1,32 @@
-"""The matrix of every exercise of every chapter; a new `chNN.py` is tested by being there.
+"""The matrix of every exercise of every chapter; a new file is tested by being there.
 
 If these fail, a right answer is refused, a wrong one passes, or it draws another one's hint.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import course.exercises as package
 from course.exercises import Exercise, Verdict, Wrong, all_exercises
 from course.exercises.cards import check_card, hint_for
 from course.exercises.definition import PREAMBLE, TODO, source_of
 from course.exercises.diagnosis import constant_factor
 from course.exercises.judging import CaseJudge, judge_answer
+from course.exercises.lessons import LESSONS
 from course.exercises.records import Record
 from course.exercises.registry import chapter_exercises, chapters
 from course.exercises.values import as_floats
+from course.paths import NOTEBOOKS
 from tests.lanes import by_lane
 
 ALL = all_exercises()
@@ -196,3 +202,48 @@ def test_a_chapter_has_the_mix_that_the_course_promises(chapter: int) -> None:
     assert len(kinds) >= 3
     core_minutes = sum(one.minutes for one in exercises if one.track == "core")
     assert core_minutes <= 40, "core exercises must leave room in the 75 minutes of a notebook"
+
+
+def test_every_exercise_stands_in_a_file_of_its_own_that_the_registry_reads() -> None:
+    """An exercise in a file with another name is shown to nobody and judged by nothing."""
+    known = {id(one) for one in ALL}
+    folder = Path(package.__file__).parent
+    for path in sorted(folder.glob("ch*/*.py")):
+        module = importlib.import_module(f"course.exercises.{path.parent.name}.{path.stem}")
+        for name, value in vars(module).items():
+            assert not isinstance(value, Exercise) or id(value) in known, (
+                f"{path.relative_to(folder)}: {name} is not in the registry; "
+                "give it a file eN_….py of its own, as EXERCISE"
+            )
+    for path in folder.glob("ch[0-9]*"):
+        assert (path / "__init__.py").exists(), f"{path} has no __init__.py; add one"
+
+
+def test_every_exercise_has_its_notebook() -> None:
+    """An exercise whose cells stand in no notebook is tried by nobody."""
+    stems = {lesson.number: lesson.stem for lesson in LESSONS}
+    for chapter in chapters():
+        path = NOTEBOOKS / f"{stems[chapter]}.ipynb"
+        assert path.exists(), f"chapter {chapter} has exercises, but there is no {path}"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("", "holds none; give its EXERCISE the id 77.1"),
+        ("from course.exercises.ch00.e1_end_to_end_s import EXERCISE", "holds the exercise 0.1"),
+    ],
+    ids=["none", "another's"],
+)
+def test_a_file_without_its_exercise_is_named(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that nobody notices is an exercise that nobody tests."""
+    (tmp_path / "ch77").mkdir()
+    (tmp_path / "ch77" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "ch77" / "e1_new.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(ValueError, match=said):
+        chapter_exercises(77)
+    for name in ("course.exercises.ch77", "course.exercises.ch77.e1_new"):
+        sys.modules.pop(name, None)

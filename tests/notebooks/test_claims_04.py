@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from course.exercises import ch04_server as scene
-from course.exercises import ch04_steps as steps
+from course.exercises.ch04 import e4_prompt_tokens_in_step
+from course.exercises.ch04 import server as scene
 from course.serving import catalog
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.serving.engine import EngineConfig, Run, simulate, simulate_service
@@ -388,7 +388,7 @@ def test_the_arrow_of_the_long_prompts_queue(prose: str) -> None:
 def test_the_printed_rule_stops_every_stream(prose: str) -> None:
     """Exercise 4.4: 1.2 × 128 × 170 lets a whole document into one step."""
     assert round(1.2 * 128 * 170) == 26_112
-    whole = steps.prompt_tokens_in_step(np.full(40, 170), np.array([20_000]), 128, 26_112)
+    whole = e4_prompt_tokens_in_step.prompt_tokens_in_step(np.full(40, 170), np.array([20_000]), 128, 26_112)
     assert whole == 20_000
     run = chats_run(max_num_seqs=128, max_num_batched_tokens=26_112)
     assert run.step_prefill_tokens.max() >= 20_000

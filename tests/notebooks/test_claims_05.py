@@ -12,7 +12,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from course.exercises import ch05_limit, ch05_server
+from course.exercises.ch05 import limit as ch05_limit, server as ch05_server
 from course.serving.scenes import burst as scenes
 from course.serving.requests import Status
 from tests.notebooks.claims import NOTEBOOKS, prose_of

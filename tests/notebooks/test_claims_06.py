@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from course.cli import app
-from course.exercises.ch06_results import EXAMPLE_RATES_PER_S, write_example
-from course.exercises.ch06_setting import BEST, held_per_s
+from course.exercises.ch06.results import EXAMPLE_RATES_PER_S, write_example
+from course.exercises.ch06.e8_two_dials_one_promise import BEST, held_per_s
 from course.explore.ch06.ramp import BASE, _scenario
 from course.explore.ch06.twenty_is_not_25 import held_per_s as swept_hold
 from course.explore.ch06.twenty_is_not_25 import most_per_s

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from course import explore, paths
-from course.exercises.ch10 import _small_server
+from course.exercises.ch10.e6_seats import _small_server
 from course.exercises.registry import exercise
 from course.explore.ch03.steady import decode_step
 from course.explore.ch10.fit_carried import fit_carried

@@ -1,0 +1,1 @@
+"""The exercises of notebook 02, a file each; the registry finds them."""
