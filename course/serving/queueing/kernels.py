@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit, types
+from numba import types
+
+from course.serving._compiled import compiled
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,18 +28,18 @@ REBASE_EVERY = 4096
 SORTED_UP_TO = 128
 
 
-@njit(cache=True)
+@compiled()
 def _unusable(time_s: float) -> bool:
     return not (0.0 <= time_s < np.inf)  # NaN fails both comparisons
 
 
-@njit(cache=True)
+@compiled()
 def _set_back(times: FloatArray, by_s: float) -> None:
     for j in range(times.size):  # in place: `times -= by_s` would rebind and count references
         times[j] -= by_s
 
 
-@njit(cache=True)
+@compiled()
 def _replace_first_sorted(row: FloatArray, value: float) -> None:
     """Drop the smallest of an ascending row and put `value` where it belongs."""
     j = 0
@@ -47,7 +49,7 @@ def _replace_first_sorted(row: FloatArray, value: float) -> None:
     row[j] = value
 
 
-@njit(cache=True)
+@compiled()
 def _replace_top(heap: FloatArray, value: float) -> None:
     """Drop the smallest of a binary heap and sift `value` down from the top."""
     j = 0
@@ -64,12 +66,12 @@ def _replace_top(heap: FloatArray, value: float) -> None:
     heap[j] = value
 
 
-@njit(cache=True)
+@compiled()
 def _before(time_a: float, owner_a: int, time_b: float, owner_b: int) -> bool:
     return time_a < time_b or (time_a == time_b and owner_a < owner_b)
 
 
-@njit(cache=True)
+@compiled()
 def _sift_owned(times: FloatArray, owners: IntArray, top: int, size: int) -> None:
     """Restore the heap below `top`; equal times are ordered by owner."""
     time, owner = times[top], owners[top]
@@ -89,7 +91,7 @@ def _sift_owned(times: FloatArray, owners: IntArray, top: int, size: int) -> Non
     times[j], owners[j] = time, owner
 
 
-@njit(cache=True)
+@compiled()
 def one_server(interarrival_s: FloatArray, service_s: FloatArray, waits_s: FloatArray) -> int:
     """Lindley's recursion: the next wait is the last one, plus its service, minus the gap."""
     wait = 0.0
@@ -109,7 +111,7 @@ def one_server(interarrival_s: FloatArray, service_s: FloatArray, waits_s: Float
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def several_servers(
     interarrival_s: FloatArray,
     service_s: FloatArray,
@@ -141,7 +143,7 @@ def several_servers(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def bounded_queue(
     interarrival_s: FloatArray,
     service_s: FloatArray,
@@ -187,7 +189,7 @@ def bounded_queue(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def closed_loop(
     think_s: FloatArray,
     service_s: FloatArray,
@@ -227,7 +229,7 @@ def closed_loop(
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def load_generator(
     scheduled_s: FloatArray,
     service_s: FloatArray,

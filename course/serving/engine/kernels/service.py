@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray
+from course.serving._compiled import compiled
 from course.serving.engine.kernels.service_state import Asked, Attempts, Seats, Server, Steps, Terms
 
 INF = np.inf
@@ -34,7 +34,7 @@ NAN = np.nan
 Price = tuple[float, ...]
 
 # as in `steps`: no array is made in here, so no references need counting
-OPTIONS = {"cache": True, "error_model": "numpy", "nogil": True, "_nrt": False}
+OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 # a way in from Python, which none but the last two need, takes twice as long to compile as the rest
 INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINED = INNER | {"forceinline": True}
@@ -98,7 +98,7 @@ ACCEPT, QUEUE, DEGRADE, REJECT = 0, 1, 2, 3  # attempts.verdict
 
 
 # ============================================================================ what may be replaced
-@njit(**INLINED)
+@compiled(**INLINED)
 def step_seconds(
     code: int,
     price: Price,
@@ -121,7 +121,7 @@ def step_seconds(
     return seconds
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def custom_key(
     now_s: float,
     arrival_s: float,
@@ -133,7 +133,7 @@ def custom_key(
     return 0.0
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def custom_verdict(
     now_s: float,
     waiting_requests: int,
@@ -151,7 +151,7 @@ def custom_verdict(
     return 0
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def mix(value: Any) -> Any:
     """Return the 64 bits that follow from `value`."""
     mixed = value + np.uint64(0x9E3779B97F4A7C15)
@@ -160,7 +160,7 @@ def mix(value: Any) -> Any:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def retry_uniform(seed: int, request: int, attempt: int) -> float:
     """Return what `clients.retry_uniform` returns, which stands here where nothing is compiled."""
     seeded = mix(np.uint64(seed))
@@ -169,7 +169,7 @@ def retry_uniform(seed: int, request: int, attempt: int) -> float:
 
 
 # ========================================================================================== heaps
-@njit(**INLINED)
+@compiled(**INLINED)
 def goes_before(keys: FloatArray, ties: npt.NDArray[np.generic], one: int, other: int) -> bool:
     """Say whether `one` comes out of a heap before `other`: by key, by tie, by number."""
     if keys[one] != keys[other]:
@@ -179,7 +179,7 @@ def goes_before(keys: FloatArray, ties: npt.NDArray[np.generic], one: int, other
     return one < other
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def push(
     heap: npt.NDArray[np.integer],
     size: int,
@@ -198,7 +198,7 @@ def push(
     heap[place] = entry
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def drop_top(
     heap: npt.NDArray[np.integer], size: int, keys: FloatArray, ties: npt.NDArray[np.generic]
 ) -> None:
@@ -219,7 +219,7 @@ def drop_top(
 
 
 # ========================================================================================= queues
-@njit(**INNER)
+@compiled(**INNER)
 def link_behind(
     at: IntArray, before: SmallArray, after: SmallArray, queue: int, ahead: int, attempt: int
 ) -> None:
@@ -237,7 +237,7 @@ def link_behind(
         before[behind] = attempt
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def unlink(at: IntArray, before: SmallArray, after: SmallArray, queue: int, attempt: int) -> None:
     """Take `attempt` out of a queue, wherever it stands."""
     ahead = before[attempt]
@@ -252,7 +252,7 @@ def unlink(at: IntArray, before: SmallArray, after: SmallArray, queue: int, atte
         before[behind] = ahead
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def tokens_waiting(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> int:
     """Return the tokens an attempt counts for while it waits: prompt and predicted output."""
     request = log.request[attempt]
@@ -262,7 +262,7 @@ def tokens_waiting(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> i
     return asked.prompt[request] + guess
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def push_ranked(at: IntArray, log: Attempts, queue: int, attempt: int) -> None:
     """Put an attempt into the heap of its queue."""
     heap = log.heap if queue == SHORT else log.long_heap
@@ -270,7 +270,7 @@ def push_ranked(at: IntArray, log: Attempts, queue: int, attempt: int) -> None:
     at[HEAPED + queue] += 1
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def rank(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> float:
     """Return an attempt's key in a built-in order; all age alike, so no clock is needed."""
     request = log.request[attempt]
@@ -282,7 +282,7 @@ def rank(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> float:
     return value + log.sent_s[attempt] / terms.ageing_s
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def join(
     asked: Asked, terms: Terms, log: Attempts, server: Server, attempt: int, now_s: float
 ) -> None:
@@ -306,7 +306,7 @@ def join(
         push_ranked(at, log, queue, attempt)
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def first_by_custom_key(
     asked: Asked, terms: Terms, log: Attempts, server: Server, queue: int, now_s: float
 ) -> int:
@@ -326,7 +326,7 @@ def first_by_custom_key(
     return best
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def first_ranked(at: IntArray, log: Attempts, queue: int) -> int:
     """Return the first of a queue by its heap; those who went out of turn are dropped now."""
     heap = log.heap if queue == SHORT else log.long_heap
@@ -336,7 +336,7 @@ def first_ranked(at: IntArray, log: Attempts, queue: int) -> int:
     return heap[0] + 0  # not the 32 bits it is kept in
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def first_of(
     asked: Asked, terms: Terms, log: Attempts, server: Server, queue: int, now_s: float
 ) -> int:
@@ -353,7 +353,7 @@ def first_of(
     return first_ranked(server.at, log, queue)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def leave_queue(
     asked: Asked, terms: Terms, log: Attempts, server: Server, queue: int, attempt: int
 ) -> None:
@@ -369,7 +369,7 @@ def leave_queue(
 
 
 # ======================================================================================== clients
-@njit(**INLINED)
+@compiled(**INLINED)
 def next_send_s(at: IntArray, asked: Asked, terms: Terms, server: Server) -> float:
     """Return when somebody sends next; inf if nobody does by the horizon."""
     requests = len(asked.prompt)
@@ -386,7 +386,7 @@ def next_send_s(at: IntArray, asked: Asked, terms: Terms, server: Server) -> flo
     return INF if when_s > terms.horizon_s else when_s
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def send_at(at: IntArray, next_s: FloatArray, sends: IntArray, sender: int, when_s: float) -> None:
     """Let a request, or in a closed loop a user, send at `when_s`."""
     next_s[sender] = when_s
@@ -394,7 +394,7 @@ def send_at(at: IntArray, next_s: FloatArray, sends: IntArray, sender: int, when
     at[PENDING] += 1
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def user_goes_on(
     at: IntArray,
     next_s: FloatArray,
@@ -408,7 +408,7 @@ def user_goes_on(
     send_at(at, next_s, sends, user, when_s)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def ended_in_vain(
     terms: Terms, log: Attempts, server: Server, attempt: int, end_s: float, hopeless: bool
 ) -> None:
@@ -444,14 +444,14 @@ def ended_in_vain(
         )
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def end_deadline_s(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> float:
     """Return when a client wants the last token."""
     wanted = asked.output[log.request[attempt]]
     return log.sent_s[attempt] + (terms.e2e_s + terms.e2e_per_token_s * wanted)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def look_at_the_clock(asked: Asked, terms: Terms, log: Attempts, server: Server) -> None:
     """Let the client whose deadline is next give up, unless it has got what it wanted by then."""
     at = server.at
@@ -479,13 +479,13 @@ def look_at_the_clock(asked: Asked, terms: Terms, log: Attempts, server: Server)
 
 
 # ====================================================================================== admission
-@njit(**INLINED)
+@compiled(**INLINED)
 def blocks_for(tokens: int, block_size: int) -> int:
     """Return the KV blocks that `tokens` tokens need."""
     return (tokens + block_size - 1) // block_size
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def never_fits(terms: Terms, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
     if terms.blocks >= 0 and blocks_for(tokens, terms.block_size) > terms.blocks:
@@ -493,7 +493,7 @@ def never_fits(terms: Terms, tokens: int) -> bool:
     return not terms.chunked and tokens > terms.budget
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def kv_used(at: IntArray, terms: Terms) -> float:
     """Return the share of KV blocks that is held; 0 where they are not limited."""
     if terms.blocks < 0:
@@ -501,7 +501,7 @@ def kv_used(at: IntArray, terms: Terms) -> float:
     return (terms.blocks - at[FREE]) / terms.blocks
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def bucket_lacks(terms: Terms, server: Server, tenant: int, now_s: float, tokens: int) -> bool:
     """Bring a tenant's bucket up to date; say whether it holds less than `tokens`."""
     level = server.level[tenant]
@@ -513,7 +513,7 @@ def bucket_lacks(terms: Terms, server: Server, tenant: int, now_s: float, tokens
     return level < tokens
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def judge(
     asked: Asked, terms: Terms, server: Server, request: int, number: int, now_s: float
 ) -> int:
@@ -559,7 +559,7 @@ def judge(
     return ACCEPT
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def take_sender(asked: Asked, terms: Terms, server: Server, now_s: float) -> int:
     """Return the request that is sent now, and count its attempt."""
     at = server.at
@@ -595,7 +595,7 @@ def take_sender(asked: Asked, terms: Terms, server: Server, now_s: float) -> int
     return request
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def note_attempt(
     asked: Asked, terms: Terms, log: Attempts, attempt: int, request: int, number: int, now_s: float
 ) -> None:
@@ -616,7 +616,7 @@ def note_attempt(
     log.place[attempt] = OUT
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def let_in(
     asked: Asked, terms: Terms, log: Attempts, server: Server, attempt: int, now_s: float
 ) -> None:
@@ -642,7 +642,7 @@ def let_in(
         at[GIVES] += 1
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def send(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: float) -> None:
     """Let the next attempt meet the server."""
     at = server.at
@@ -666,7 +666,7 @@ def send(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: float
     let_in(asked, terms, log, server, attempt, now_s)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def clients_act(
     asked: Asked, terms: Terms, log: Attempts, server: Server, limit_s: float, at_limit: bool
 ) -> bool:
@@ -692,7 +692,7 @@ def clients_act(
 
 
 # ========================================================================================== seats
-@njit(**INLINED)
+@compiled(**INLINED)
 def catch_up(terms: Terms, seats: Seats, at: IntArray, me: int) -> None:
     """Bring a decoder's seat up to the tick; in a house that is not even it always is."""
     ticks = at[TICK] - seats.since[me]
@@ -709,13 +709,13 @@ def catch_up(terms: Terms, seats: Seats, at: IntArray, me: int) -> None:
             seats.room[me] = room - ticks
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def phase(terms: Terms, seats: Seats, me: int) -> int:
     """Return the residue of the ticks at which a decoder needs a block."""
     return (seats.since[me] + seats.room[me]) % terms.block_size
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def count_in(terms: Terms, seats: Seats, server: Server, me: int) -> None:
     """Count a seat, which is up to date, among the decoders of an even house."""
     at = server.at
@@ -726,7 +726,7 @@ def count_in(terms: Terms, seats: Seats, server: Server, me: int) -> None:
         server.phases[phase(terms, seats, me)] += 1
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def count_out(terms: Terms, seats: Seats, server: Server, me: int) -> None:
     """Bring a decoder's seat up to date, and count it no longer."""
     at = server.at
@@ -736,7 +736,7 @@ def count_out(terms: Terms, seats: Seats, server: Server, me: int) -> None:
     at[KV_READ] -= seats.known[me]
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def stop_being_even(terms: Terms, seats: Seats, server: Server, decoders: int) -> None:
     """Bring the seats up to date: the first `decoders` in the order of admission."""
     for place in range(decoders):
@@ -744,7 +744,7 @@ def stop_being_even(terms: Terms, seats: Seats, server: Server, decoders: int) -
     server.at[EVEN] = 0
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def account(log: Attempts, seats: Seats, me: int) -> None:
     """Add what a seat, which is up to date, computed to its attempt's record."""
     attempt = seats.attempt[me]
@@ -759,7 +759,7 @@ def account(log: Attempts, seats: Seats, me: int) -> None:
     log.emitted[attempt] = seats.emitted[me]
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def empty_seat(terms: Terms, log: Attempts, seats: Seats, at: IntArray, me: int) -> None:
     """Close a seat's account; its blocks and the seat are free. It stays in the list of running."""
     account(log, seats, me)
@@ -769,7 +769,7 @@ def empty_seat(terms: Terms, log: Attempts, seats: Seats, at: IntArray, me: int)
     at[VACANT] += 1
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def drop_running(at: IntArray, running: IntArray, place: int) -> None:
     """Take a place out of the order of admission."""
     at[RUNNING] -= 1
@@ -777,7 +777,7 @@ def drop_running(at: IntArray, running: IntArray, place: int) -> None:
         running[later] = running[later + 1]
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def notice_leavers(asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server) -> None:
     """Drop the attempts whose clients have gone: from their queue, or from their seat."""
     at = server.at
@@ -799,7 +799,7 @@ def notice_leavers(asked: Asked, terms: Terms, log: Attempts, seats: Seats, serv
     at[LEAVERS] = 0
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def open_door(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: float) -> None:
     """Let those who stand outside join the queue, while there is room for them inside."""
     at = server.at
@@ -814,13 +814,13 @@ def open_door(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: 
 
 
 # ====================================================================================== one step
-@njit(**INLINED)
+@compiled(**INLINED)
 def attention_pairs(done: int, chunk: int) -> int:
     """Return the contexts that `chunk` tokens see, summed, after `done` earlier ones."""
     return done * chunk + chunk * (chunk + 1) // 2
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def victim_place(terms: Terms, log: Attempts, seats: Seats, at: IntArray) -> int:
     """Return who is preempted: the last in order of admission, or the least urgent."""
     worst = at[RUNNING] - 1
@@ -833,7 +833,7 @@ def victim_place(terms: Terms, log: Attempts, seats: Seats, at: IntArray) -> int
     return worst
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def preempt(
     asked: Asked,
     terms: Terms,
@@ -862,7 +862,7 @@ def preempt(
     at[WAITING_TOKENS] += tokens_waiting(asked, terms, log, attempt)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def count_chunk(at: IntArray, seats: Seats, me: int, chunk: int, sign: int) -> None:
     """Add (sign 1) what a seat computes to the step's features, or take it out again (-1)."""
     known = seats.known[me]
@@ -875,7 +875,7 @@ def count_chunk(at: IntArray, seats: Seats, me: int, chunk: int, sign: int) -> N
         at[PAIRS] += sign * attention_pairs(known - lack, chunk)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_running(
     asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float
 ) -> tuple[int, int]:
@@ -931,7 +931,7 @@ def plan_running(
     return budget, victims
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def cached_at_start(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> int:
     """Return the tokens in the cache when an attempt is scheduled.
 
@@ -948,7 +948,7 @@ def cached_at_start(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> 
     return hit // terms.block_size * terms.block_size
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def take_seat(
     asked: Asked,
     terms: Terms,
@@ -985,7 +985,7 @@ def take_seat(
     count_chunk(at, seats, me, chunk, 1)
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def long_prefills(at: IntArray, seats: Seats) -> int:
     """Return how many long prompts are being computed."""
     count = 0
@@ -996,7 +996,7 @@ def long_prefills(at: IntArray, seats: Seats) -> int:
     return count
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_waiting(
     asked: Asked,
     terms: Terms,
@@ -1057,7 +1057,7 @@ def plan_waiting(
     return admitted
 
 
-@njit(**INNER)
+@compiled(**INNER)
 def first_ranked_leaves(at: IntArray, log: Attempts, queue: int, attempt: int) -> None:
     """Take the first of a queue's heap out of it, if that is `attempt`."""
     heap = log.heap if queue == SHORT else log.long_heap
@@ -1066,7 +1066,7 @@ def first_ranked_leaves(at: IntArray, log: Attempts, queue: int, attempt: int) -
         drop_top(heap, at[HEAPED + queue], log.rank, log.rank)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def decoders_fit(at: IntArray, terms: Terms, server: Server) -> bool:
     """Say whether the decoders of an even house can all decode in the next step."""
     if at[RUNNING] > terms.budget:
@@ -1074,7 +1074,7 @@ def decoders_fit(at: IntArray, terms: Terms, server: Server) -> bool:
     return terms.blocks < 0 or server.phases[at[TICK] % terms.block_size] <= at[FREE]
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_decoders(at: IntArray, terms: Terms, server: Server) -> None:
     """Let the decoders of an even house, those who ran before this step, decode."""
     at[DECODE] = 1
@@ -1084,7 +1084,7 @@ def plan_decoders(at: IntArray, terms: Terms, server: Server) -> None:
         at[FREE] -= server.phases[at[TICK] % terms.block_size]
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_step(
     asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float
 ) -> None:
@@ -1116,7 +1116,7 @@ def plan_step(
                 plan_running(asked, terms, log, seats, server, now_s)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def begin_step(terms: Terms, price: Price, steps: Steps, server: Server, now_s: float) -> bool:
     """Price the planned step and write it down; return False if it is free or endless."""
     at = server.at
@@ -1140,7 +1140,7 @@ def begin_step(terms: Terms, price: Price, steps: Steps, server: Server, now_s: 
     return True
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def finish(
     terms: Terms, log: Attempts, seats: Seats, server: Server, me: int, now_s: float
 ) -> None:
@@ -1164,7 +1164,7 @@ def finish(
             )
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def settle(
     terms: Terms, log: Attempts, seats: Seats, server: Server, me: int, now_s: float
 ) -> bool:
@@ -1189,7 +1189,7 @@ def settle(
     return True
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def settle_decoders(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> int:
     """Let the decoders of an even house move on a tick; return how many of them go on."""
     at = server.at
@@ -1215,7 +1215,7 @@ def settle_decoders(terms: Terms, log: Attempts, seats: Seats, server: Server, n
     return kept
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def settle_running(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> None:
     """Give each running attempt what the step brought it; see whether the house is even now."""
     at = server.at
@@ -1246,7 +1246,7 @@ def settle_running(terms: Terms, log: Attempts, seats: Seats, server: Server, no
         stop_being_even(terms, seats, server, counted)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def end_step(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> None:
     """Let a step end; bring the pace up to date."""
     at = server.at
@@ -1262,7 +1262,7 @@ def end_step(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: f
 
 
 # ======================================================================================= the loop
-@njit(**INLINED)
+@compiled(**INLINED)
 def has_room(at: IntArray, terms: Terms, steps: Steps, seats: Seats) -> bool:
     """Say whether the log can take one more step and the seats everybody who may get one."""
     if at[STEPS] >= len(steps.end_s):
@@ -1270,7 +1270,7 @@ def has_room(at: IntArray, terms: Terms, steps: Steps, seats: Seats) -> bool:
     return len(seats.vacant) >= min(terms.seats, at[RUNNING] + at[QUEUED])
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def run_service(
     asked: Asked,
     terms: Terms,
@@ -1312,7 +1312,7 @@ def run_service(
             return ENDLESS
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def close_service(terms: Terms, log: Attempts, seats: Seats, server: Server) -> None:
     """Add what the attempts still in their seats computed to their records."""
     for place in range(server.at[RUNNING]):

@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray
+from course.serving._compiled import compiled
 from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
 
 INF = np.inf
@@ -38,7 +38,7 @@ Price = tuple[float, ...]  # not an array, which a loop would have to read again
 
 # `_nrt=False`: no array is made or kept in here, so none needs its references counted. With the
 # counting, which happens at every call, a run takes twenty times as long.
-OPTIONS = {"cache": True, "error_model": "numpy", "nogil": True, "_nrt": False}
+OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 INLINED = OPTIONS | {"forceinline": True}  # a call would copy the records, array by array
 
 # --- work.at -------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ FIRST_BATCH = -3  # and below: taken into the static batch FIRST_BATCH - mark
 
 
 # ============================================================================ what may be replaced
-@njit(**INLINED)
+@compiled(**INLINED)
 def step_seconds(
     code: int,
     price: Price,
@@ -145,7 +145,7 @@ def step_seconds(
     return seconds
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def custom_key(
     now_s: float,
     arrival_s: float,
@@ -158,7 +158,7 @@ def custom_key(
 
 
 # ========================================================================================= heaps
-@njit(**INLINED)
+@compiled(**INLINED)
 def push_due(due: IntArray, size: int, entry: int) -> None:
     """Put `entry` into the heap of ends, which has `size` entries."""
     place = size
@@ -171,7 +171,7 @@ def push_due(due: IntArray, size: int, entry: int) -> None:
     due[place] = entry
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def drop_first_due(due: IntArray, size: int) -> None:
     """Take the first end out of the heap, which has `size` entries afterwards.
 
@@ -192,7 +192,7 @@ def drop_first_due(due: IntArray, size: int) -> None:
     push_due(due, place, entry)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def sift_due(due: IntArray, size: int, place: int, entry: int) -> None:
     """Put `entry` at or below `place` of the heap of ends, which has `size` entries."""
     while True:
@@ -208,7 +208,7 @@ def sift_due(due: IntArray, size: int, place: int, entry: int) -> None:
     due[place] = entry
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def remove_due(due: IntArray, size: int, entry: int) -> None:
     """Take `entry` out of the heap of ends, which has `size` entries, wherever it is."""
     place = 0
@@ -223,13 +223,13 @@ def remove_due(due: IntArray, size: int, entry: int) -> None:
         sift_due(due, size - 1, place, last)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def user_before(next_s: FloatArray, one: int, other: int) -> bool:
     """Say whether user `one` sends before user `other`: by time, then by number."""
     return next_s[one] < next_s[other] or (next_s[one] == next_s[other] and one < other)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def push_user(at: IntArray, users: Users, user: int) -> None:
     """Let `user` send at their next time."""
     heap = users.heap
@@ -244,7 +244,7 @@ def push_user(at: IntArray, users: Users, user: int) -> None:
     heap[place] = user
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def pop_user(at: IntArray, users: Users) -> int:
     """Return the user who sends next, and take them out."""
     heap = users.heap
@@ -268,13 +268,13 @@ def pop_user(at: IntArray, users: Users) -> int:
 
 
 # ====================================================================================== arrivals
-@njit(**INLINED)
+@compiled(**INLINED)
 def blocks_for(tokens: int, block_size: int) -> int:
     """Return the KV blocks that `tokens` tokens need."""
     return (tokens + block_size - 1) // block_size
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def never_fits(rules: Rules, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
     if rules.blocks >= 0 and blocks_for(tokens, rules.block_size) > rules.blocks:
@@ -282,7 +282,7 @@ def never_fits(rules: Rules, tokens: int) -> bool:
     return not rules.chunked and tokens > rules.budget
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def arrival_of(load: Load, users: Users, request: int) -> float:
     """Return when a request was sent."""
     if users.next_s.size > 0:
@@ -290,7 +290,7 @@ def arrival_of(load: Load, users: Users, request: int) -> float:
     return load.arrival_s[request]
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def next_send_s(at: IntArray, load: Load, users: Users, rules: Rules) -> float:
     """Return when the next request will be sent; inf if none will be by the horizon."""
     if at[SENT] >= load.prompt.size:
@@ -306,7 +306,7 @@ def next_send_s(at: IntArray, load: Load, users: Users, rules: Rules) -> float:
     return when_s
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def send_again(at: IntArray, users: Users, request: int, end_s: float) -> None:
     """In a closed loop, let the user of a request that ended think and then send again."""
     if users.next_s.size > 0:
@@ -315,7 +315,7 @@ def send_again(at: IntArray, users: Users, request: int, end_s: float) -> None:
         push_user(at, users, user)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def send(at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray) -> bool:
     """Let the next request join; return whether it was accepted."""
     request = at[SENT]
@@ -332,7 +332,7 @@ def send(at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray
     return True
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def send_until(
     at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
 ) -> int:
@@ -346,7 +346,7 @@ def send_until(
     return accepted
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def send_before(
     at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
 ) -> None:
@@ -355,7 +355,7 @@ def send_before(
         send(at, load, users, rules, status)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def forget_old_arrivals(
     at: IntArray, load: Load, users: Users, status: TinyArray, now_s: float
 ) -> int:
@@ -368,7 +368,7 @@ def forget_old_arrivals(
     return left
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def start_when_empty(
     at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
 ) -> float:
@@ -409,7 +409,7 @@ def start_when_empty(
     return now_s
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def start_s(
     at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
 ) -> float:
@@ -426,7 +426,7 @@ def start_s(
 
 
 # =============================================================================== shared by loops
-@njit(**INLINED)
+@compiled(**INLINED)
 def open_gap(at: IntArray, gaps: SmallArray, request: int, tokens: int, step: int) -> int:
     """Note that `request` is left out from `step` on; return the row."""
     row = at[GAPS]
@@ -439,7 +439,7 @@ def open_gap(at: IntArray, gaps: SmallArray, request: int, tokens: int, step: in
     return row
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def end_request(
     at: IntArray, users: Users, log: Log, request: int, output_tokens: int, end_s: float
 ) -> None:
@@ -450,7 +450,7 @@ def end_request(
     send_again(at, users, request, end_s)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def prefix_hit(load: Load, rules: Rules, request: int) -> int:
     """Return the tokens found in the prefix cache: whole blocks, and never the whole prompt."""
     if load.cached.size == 0:
@@ -459,13 +459,13 @@ def prefix_hit(load: Load, rules: Rules, request: int) -> int:
     return min(load.cached[request], load.prompt[request] - 1) // size * size
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def attention_pairs(done: int, chunk: int) -> int:
     """Return the contexts that `chunk` tokens see, summed, after `done` earlier ones."""
     return done * chunk + chunk * (chunk + 1) // 2
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def log_step(
     at: IntArray, rules: Rules, log: Log, end_s: float, prefill_tokens: int, decode_seqs: int
 ) -> None:
@@ -482,7 +482,7 @@ def log_step(
         at[TURN] = (at[TURN] if at[TURN] > 0 else rules.block_size) - 1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def refuse(
     at: IntArray, prefill_tokens: int, prefill_pairs: int, decode_seqs: int, kv_tokens: int
 ) -> float:
@@ -494,7 +494,7 @@ def refuse(
     return -1.0
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def has_room(work: Work, rules: Rules, log: Log) -> bool:
     """Say whether the log can take one more step, whatever happens in it."""
     at = work.at
@@ -505,7 +505,7 @@ def has_room(work: Work, rules: Rules, log: Log) -> bool:
     return at[GAPS] + work.vacant.size - at[VACANT] <= log.gaps.shape[0]
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def take_seat(work: Work, request: int, emitted: int) -> int:
     """Give `request` a vacant seat; return it."""
     at = work.at
@@ -519,7 +519,7 @@ def take_seat(work: Work, request: int, emitted: int) -> int:
     return me
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def leave_seat(work: Work, me: int) -> None:
     """Make the seat vacant."""
     at = work.at
@@ -528,7 +528,7 @@ def leave_seat(work: Work, me: int) -> None:
 
 
 # ====================================================================================== decoders
-@njit(**INLINED)
+@compiled(**INLINED)
 def begin_decoding(
     work: Work, rules: Rules, me: int, prompt_tokens: int, output_tokens: int
 ) -> None:
@@ -552,7 +552,7 @@ def begin_decoding(
         at[LAST] = me
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def end_decoding(work: Work, rules: Rules, me: int, cached_tokens: int) -> None:
     """Take a decoder with `cached_tokens` in the cache from its seat; its blocks become free."""
     at = work.at
@@ -573,7 +573,7 @@ def end_decoding(work: Work, rules: Rules, me: int, cached_tokens: int) -> None:
             at[LAST] = before
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def keep_slot(at: IntArray, rules: Rules, cached_tokens: int) -> None:
     """Let a request that ended in a static batch go on counting at its final length."""
     at[ENDED] += 1
@@ -582,7 +582,7 @@ def keep_slot(at: IntArray, rules: Rules, cached_tokens: int) -> None:
         at[FREE] -= blocks_for(cached_tokens, rules.block_size)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def end_those_due(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> None:
@@ -602,7 +602,7 @@ def end_those_due(
         end_request(at, users, log, request, output_tokens, now_s)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def decode_on(
     work: Work, rules: Rules, price: Price, log: Log, now_s: float, until_s: float
 ) -> float:
@@ -652,7 +652,7 @@ def decode_on(
     return now_s
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def emit_after_prefill(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> None:
@@ -681,7 +681,7 @@ def emit_after_prefill(
     at[COMPLETING] = 0
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def compute_prompt(work: Work, load: Load, rules: Rules, me: int, computed: int, chunk: int) -> int:
     """Compute `chunk` more tokens on a seat that prefills; return their attention pairs."""
     at = work.at
@@ -702,7 +702,7 @@ def compute_prompt(work: Work, load: Load, rules: Rules, me: int, computed: int,
 
 
 # ============================================================ the queue, where it is not by arrival
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def goes_before(load: Load, users: Users, rules: Rules, one: int, other: int) -> bool:
     """Say whether waiting request `one` stands before `other` in a built-in order."""
     if rules.order == SJF:
@@ -716,7 +716,7 @@ def goes_before(load: Load, users: Users, rules: Rules, one: int, other: int) ->
     return one < other
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def aged_value(load: Load, users: Users, rules: Rules, request: int) -> float:
     """Return a request's priority, which its age improves; all age alike, so no clock is needed."""
     value = 0.0
@@ -725,7 +725,7 @@ def aged_value(load: Load, users: Users, rules: Rules, request: int) -> float:
     return value + arrival_of(load, users, request) / rules.ageing_s
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def enqueue(work: Work, load: Load, users: Users, rules: Rules, request: int) -> None:
     """Put a request into the queue."""
     at = work.at
@@ -742,7 +742,7 @@ def enqueue(work: Work, load: Load, users: Users, rules: Rules, request: int) ->
     queue[place] = request
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def drop_top(work: Work, load: Load, users: Users, rules: Rules) -> None:
     """Take the top entry out of the queue's heap."""
     at = work.at
@@ -764,7 +764,7 @@ def drop_top(work: Work, load: Load, users: Users, rules: Rules) -> None:
     queue[place] = request
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def enqueue_joined(work: Work, load: Load, users: Users, rules: Rules, status: TinyArray) -> None:
     """Put everybody who has joined and was accepted into the queue."""
     at = work.at
@@ -774,7 +774,7 @@ def enqueue_joined(work: Work, load: Load, users: Users, rules: Rules, status: T
         at[HEAD] += 1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def place_by_custom_key(work: Work, load: Load, users: Users, now_s: float) -> int:
     """Return the place in the queue whose key is the smallest; the earlier request on a tie."""
     best = -1
@@ -795,7 +795,7 @@ def place_by_custom_key(work: Work, load: Load, users: Users, now_s: float) -> i
     return best
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def oldest_waiting(work: Work, status: TinyArray) -> int:
     """Return the request, never scheduled before, that has waited longest; -1 if there is none."""
     at = work.at
@@ -808,7 +808,7 @@ def oldest_waiting(work: Work, status: TinyArray) -> int:
     return -1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def first_in_queue(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> tuple[Any, Any]:
@@ -830,7 +830,7 @@ def first_in_queue(
     return np.int64(work.queue[place]), place
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def take_from_queue(
     work: Work, load: Load, users: Users, rules: Rules, request: int, place: int
 ) -> None:
@@ -849,7 +849,7 @@ def take_from_queue(
 
 
 # ================================================================= continuous batching, O(1) a step
-@njit(**INLINED)
+@compiled(**INLINED)
 def somebody_waits(at: IntArray, status: TinyArray) -> bool:
     """Say whether the queue holds anybody; move HEAD past rejected requests."""
     while at[HEAD] < at[SENT] and status[at[HEAD]] == REJECTED:
@@ -857,7 +857,7 @@ def somebody_waits(at: IntArray, status: TinyArray) -> bool:
     return at[STACKED] > 0 or at[HEAD] < at[SENT] or at[WAITING] > 0
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def head_of_queue(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> tuple[Any, Any, Any, Any]:
@@ -874,7 +874,7 @@ def head_of_queue(
     return request, np.int64(0), np.int64(prefix_hit(load, rules, request)), place
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def chunk_that_fits(
     at: IntArray, rules: Rules, lacks: int, computed: int, budget: int, reserved: int
 ) -> int:
@@ -894,7 +894,7 @@ def chunk_that_fits(
     return chunk
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def leave_queue(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, request: int, place: int, me: int
 ) -> None:
@@ -911,7 +911,7 @@ def leave_queue(
         take_from_queue(work, load, users, rules, request, place)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def admit_waiting(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, budget: int
 ) -> tuple[int, int]:
@@ -934,7 +934,7 @@ def admit_waiting(
     return tokens, pairs
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def preempt(work: Work, log: Log, me: int, emitted: int) -> None:
     """Put the request of a seat, which is vacant already, in front of the queue."""
     at = work.at
@@ -944,7 +944,7 @@ def preempt(work: Work, log: Log, me: int, emitted: int) -> None:
     at[STACKED] += 1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def preempt_last_decoder(work: Work, load: Load, rules: Rules, log: Log) -> int:
     """Preempt the decoder admitted last; return how many blocks it was about to need."""
     at = work.at
@@ -960,7 +960,7 @@ def preempt_last_decoder(work: Work, load: Load, rules: Rules, log: Log) -> int:
     return 1 if seat[me, PHASE] == at[TURN] else 0
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def preempt_partial(work: Work, log: Log) -> None:
     """Preempt the request whose prompt is being computed."""
     at = work.at
@@ -971,7 +971,7 @@ def preempt_partial(work: Work, log: Log) -> None:
     preempt(work, log, me, work.seat[me, EMITTED])
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def make_room(work: Work, load: Load, rules: Rules, log: Log, chunk: int) -> int:
     """Preempt from the tail until the running requests' next blocks fit; return how many.
 
@@ -994,7 +994,7 @@ def make_room(work: Work, load: Load, rules: Rules, log: Log, chunk: int) -> int
     return victims
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def mixed_step(
     work: Work, load: Load, users: Users, rules: Rules, price: Price, log: Log, now_s: float
 ) -> float:
@@ -1043,7 +1043,7 @@ def mixed_step(
     return now_s + seconds
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def decoding_until(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> float:
@@ -1074,7 +1074,7 @@ def decoding_until(
     return INF  # the head does not fit, and until an end blocks only become fewer
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def run_continuous(
     clock_s: FloatArray,
     work: Work,
@@ -1111,7 +1111,7 @@ def run_continuous(
 
 
 # ======================================================== one running request after the other
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def send_back(work: Work, load: Load, users: Users, rules: Rules, log: Log, place: int) -> None:
     """Preempt the running request at `place` of the order of admission."""
     at = work.at
@@ -1134,7 +1134,7 @@ def send_back(work: Work, load: Load, users: Users, rules: Rules, log: Log, plac
         at[STACKED] += 1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def victim_place(work: Work, load: Load, users: Users, rules: Rules) -> int:
     """Return who is preempted: the last in order of admission, or the least urgent."""
     worst = work.at[RUNNING] - 1
@@ -1146,7 +1146,7 @@ def victim_place(work: Work, load: Load, users: Users, rules: Rules) -> int:
     return worst
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_chunk(work: Work, rules: Rules, me: int, chunk: int, decodes: int) -> None:
     """Let a seat compute `chunk` tokens in the step in hand, in blocks that are free."""
     seat = work.seat
@@ -1158,7 +1158,7 @@ def plan_chunk(work: Work, rules: Rules, me: int, chunk: int, decodes: int) -> N
         seat[me, HELD] = held
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_running(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> tuple[int, int]:
     """Plan the running requests' part of a step; return the budget left and the victims."""
     at = work.at
@@ -1190,7 +1190,7 @@ def plan_running(work: Work, load: Load, users: Users, rules: Rules, log: Log) -
     return budget, victims
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def plan_waiting(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, budget: int
 ) -> int:
@@ -1229,7 +1229,7 @@ def plan_waiting(
     return admitted
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def plan_step(work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float) -> None:
     """Plan one step by the page's rules."""
     at = work.at
@@ -1243,7 +1243,7 @@ def plan_step(work: Work, load: Load, users: Users, rules: Rules, log: Log, now_
         plan_running(work, load, users, rules, log)
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def take_step(work: Work, load: Load, rules: Rules, price: Price, log: Log, now_s: float) -> float:
     """Let a planned step pass; return when it ends, `now_s` if it is empty, -1 if it is free."""
     at = work.at
@@ -1270,7 +1270,7 @@ def take_step(work: Work, load: Load, rules: Rules, price: Price, log: Log, now_
     return now_s + seconds
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def emit_token(work: Work, log: Log, me: int, now_s: float) -> None:
     """Let a seat whose known tokens are all computed emit one token."""
     seat = work.seat
@@ -1284,7 +1284,7 @@ def emit_token(work: Work, log: Log, me: int, now_s: float) -> None:
     seat[me, EMITTED] += 1
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def settle_step(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, decoding: bool
 ) -> None:
@@ -1316,7 +1316,7 @@ def settle_step(
     at[RUNNING] = kept
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def run_by_the_rules(
     clock_s: FloatArray,
     work: Work,
@@ -1351,7 +1351,7 @@ def run_by_the_rules(
 
 
 # ================================================================================ static batches
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def batch_start_s(
     work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
 ) -> float:
@@ -1375,7 +1375,7 @@ def batch_start_s(
         now_s = max(now_s, next_s)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def form_batch(work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float) -> None:
     """Seat the next batch: the first in the queue, as many as fit at their final lengths."""
     at = work.at
@@ -1397,7 +1397,7 @@ def form_batch(work: Work, load: Load, users: Users, rules: Rules, log: Log, now
     at[BATCHES] += 1
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def prefill_batch(
     work: Work, load: Load, rules: Rules, price: Price, log: Log, now_s: float
 ) -> float:
@@ -1427,7 +1427,7 @@ def prefill_batch(
     return now_s + seconds
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def run_batches(
     clock_s: FloatArray,
     work: Work,
@@ -1464,7 +1464,7 @@ def run_batches(
 
 
 # ======================================================================================= the end
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def close_run(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> None:
     """Let those join who were sent when no step began any more; count unfinished tokens."""
     at = work.at
@@ -1484,7 +1484,7 @@ def close_run(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> N
 
 
 # =============================================================================== reading the log
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def steps_of_tokens(
     log: Log, decode_mask: int, request: int, rows: IntArray, steps: IntArray
 ) -> None:
@@ -1507,7 +1507,7 @@ def steps_of_tokens(
         steps[token] = step
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def number_decode_steps(
     log: Log, decode_mask: int, number: SmallArray, decode_step: SmallArray
 ) -> int:
@@ -1524,7 +1524,7 @@ def number_decode_steps(
     return count
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def weigh_stretch(
     log: Log,
     number: SmallArray,
@@ -1553,7 +1553,7 @@ def weigh_stretch(
     return singles
 
 
-@njit(**INLINED)
+@compiled(**INLINED)
 def weigh_request(
     log: Log,
     request: int,
@@ -1585,7 +1585,7 @@ def weigh_request(
     return weigh_stretch(log, number, decode_step, weight, single_s, singles, step, more)
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def pool_gaps(
     log: Log,
     decode_mask: int,
@@ -1626,7 +1626,7 @@ def pool_gaps(
     return gaps
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def weigh_buckets(bits: IntArray, times: SmallArray, low: int, shift: int, up_to: IntArray) -> None:
     """Write how often values of earlier buckets occur; a value's is `(bits - low) >> shift`."""
     up_to[:] = 0
@@ -1636,7 +1636,7 @@ def weigh_buckets(bits: IntArray, times: SmallArray, low: int, shift: int, up_to
         up_to[bucket] += up_to[bucket - 1]
 
 
-@njit(**OPTIONS)
+@compiled(**OPTIONS)
 def open_bucket(
     bits: IntArray, times: SmallArray, low: int, shift: int, bucket: int,
     values: IntArray, counts: SmallArray,
