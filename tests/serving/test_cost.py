@@ -16,6 +16,7 @@ from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing.linear import (
     COEFFICIENTS,
     DEFAULTS,
+    ROOFLINE,
     Constants,
     DoesNotFitError,
     KernelCost,
@@ -23,7 +24,6 @@ from course.serving.pricing.linear import (
     NotCoveredError,
     RooflineStepCost,
     StepFeatures,
-    roofline,
 )
 from course.serving.pricing.roofline import IDEAL
 from course.serving.workload import Workload
@@ -313,7 +313,7 @@ def test_the_loops_price_a_step_as_the_cost_does(step: StepFeatures) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [KernelCost(7, (1.0,)), KernelCost(roofline, (1.0,) * 5), KernelCost(0, ())]
+    "form", [KernelCost(7, (1.0,)), KernelCost(ROOFLINE, (1.0,) * 5), KernelCost(0, ())]
 )
 def test_a_formula_that_the_loops_do_not_know_is_refused(form: KernelCost) -> None:
     """It would be priced by another formula without a word."""
@@ -327,7 +327,7 @@ def test_a_formula_that_the_loops_do_not_know_is_refused(form: KernelCost) -> No
 
     with pytest.raises(ValueError, match="which the loops do not know"):
         simulate(Workload([0.0], [4], [2]), Own())
-    assert COEFFICIENTS[roofline] == 8
+    assert COEFFICIENTS[ROOFLINE] == 8
 
 
 # --- money -------------------------------------------------------------------------------------

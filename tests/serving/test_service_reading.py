@@ -24,6 +24,7 @@ from course.serving.engine import (
     warm_steps,
 )
 from course.serving.engine.clients import retry_uniform
+from course.serving.engine.kernels import codes, common
 from course.serving.engine.kernels import service as _service_kernels
 from course.serving.engine.kernels import steps as _kernels
 from course.serving.pricing import LinearStepCost
@@ -51,27 +52,17 @@ def storm() -> ServiceRun:
 
 
 # --------------------------------------------------------------------------------- the formulas
-prices = st.lists(st.floats(0.0, 1.0), min_size=8, max_size=8).map(tuple)
-count = st.integers(0, 10**7)
-
-
-@given(st.sampled_from([1, 2]), prices, count, count, count, count)
-def test_the_two_copies_of_the_cost_are_one(
-    code: int, price: tuple[float, ...], tokens: int, pairs: int, seqs: int, kv_tokens: int
-) -> None:
-    """Numba's cache forbids one file for both; two that drift apart would be two engines."""
-    features = (tokens, pairs, seqs, kv_tokens)
-    ours = _service_kernels.step_seconds.py_func(code, price, *features)
-    assert ours == _kernels.step_seconds.py_func(code, price, *features)
-
-
-def test_the_two_copies_of_the_codes_are_one() -> None:
-    """A code that means one order here and another there would run the wrong queue."""
-    for name in ("FCFS", "SJF", "PRIORITY", "CUSTOM", "LINEAR", "roofline", "PLAIN_PYTHON"):
-        assert getattr(_service_kernels, name) == getattr(_kernels, name)
+def test_there_is_one_cost_and_one_list_of_codes() -> None:
+    """Two that drift apart would be two engines: another queue here than there, another price."""
+    for name in ("step_seconds", "blocks_for", "attention_pairs"):
+        assert getattr(_service_kernels, name) is getattr(_kernels, name) is getattr(common, name)
+    for loops in (_kernels, _service_kernels, common):
+        for name, code in vars(codes).items():
+            if name.isupper():
+                assert getattr(loops, name, code) == code
     for kind in Status:
         if kind != Status.FAILED:
-            assert getattr(_service_kernels, kind.name) == kind
+            assert getattr(codes, kind.name) == kind
 
 
 def test_a_roofline_step_costs_the_same_in_both() -> None:

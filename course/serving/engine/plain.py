@@ -6,26 +6,37 @@ The functions are those of `kernels.steps`, without the compiler, in a name spac
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from course.serving.engine.kernels import steps as _kernels
+from course.serving.engine.kernels import common, steps
 from course.serving.engine.orders import OrderKey
 from course.serving.pricing import StepCost, StepFeatures
+
+_OURS = tuple(f"course.serving.engine.kernels.{file}" for file in ("common", "steps", "service"))
 
 
 def plain_loops(cost: StepCost | None = None, order: OrderKey | None = None) -> SimpleNamespace:
     """Return the functions of `kernels.steps`, uncompiled; `cost` or `order` put in."""
-    names: dict[str, Any] = dict(vars(_kernels))
-    for name, value in vars(_kernels).items():
-        function = getattr(value, "py_func", value)
-        if isinstance(function, FunctionType) and function.__module__ == _kernels.__name__:
-            names[name] = FunctionType(function.__code__, names, name, function.__defaults__)
+    names = uncompiled(steps)
     if cost is not None:
         names["step_seconds"] = _priced_by(cost)
     if order is not None:
         names["custom_key"] = _keyed_by(order)
     return SimpleNamespace(**names)
+
+
+def uncompiled(loops: ModuleType) -> dict[str, Any]:
+    """Return the names of a file of loops, its functions and the shared ones without the compiler.
+
+    They look one another up in the result, so that whoever replaces one there replaces it for all.
+    """
+    names = vars(common) | vars(loops)
+    for name, value in list(names.items()):
+        function = getattr(value, "py_func", value)
+        if isinstance(function, FunctionType) and function.__module__ in _OURS:
+            names[name] = FunctionType(function.__code__, names, name, function.__defaults__)
+    return names
 
 
 def _priced_by(cost: StepCost) -> Callable[..., float]:

@@ -17,6 +17,7 @@ from course.serving._arguments import at_least
 from course.serving.engine.admission import Admission, AdmissionPolicy, LongPrompts, PythonAdmission
 from course.serving.engine.clients import Patience, Retry, Users
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.kernels import codes
 from course.serving.engine.kernels import service as k
 from course.serving.engine.kernels.service_state import Asked, Attempts, Server, Steps, Terms
 from course.serving.engine.service_plain import as_arrays, listed, plain_service
@@ -85,8 +86,8 @@ def run_setting(work: Workload, cost: StepCost, setting: Setting, compiled: bool
     """Run a checked setting; see `simulate_service`."""
     form = _kernel_form(cost)
     asked = asked_of(work, setting)
-    terms = terms_of(setting, form.code if form else k.PLAIN_PYTHON, work)
-    plain = not compiled or form is None or terms.order == k.CUSTOM or terms.own_policy
+    terms = terms_of(setting, form.code if form else codes.PLAIN_PYTHON, work)
+    plain = not compiled or form is None or terms.order == codes.CUSTOM or terms.own_policy
     loop = _Loop(work, cost, setting, asked, terms, form, plain)
     loop.run()
     attempts, steps, server = loop.found()
@@ -119,7 +120,7 @@ class _Loop:
         self._types = [_cut(each, 0) for each in records]
         self._functions: Any = k
         if plain:
-            own_order = setting.config.order_key if terms.order == k.CUSTOM else None
+            own_order = setting.config.order_key if terms.order == codes.CUSTOM else None
             self._functions = plain_service(
                 work, setting, None if form is not None else cost, own_order
             )

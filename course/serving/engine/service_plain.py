@@ -8,7 +8,7 @@ what a student's policy expects.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from course.serving.engine.admission import ArrivingRequest, PythonAdmission, Se
 from course.serving.engine.clients import Patience, retry_uniform
 from course.serving.engine.kernels import service as k
 from course.serving.engine.orders import OrderKey
-from course.serving.engine.plain import _keyed_by, _priced_by
+from course.serving.engine.plain import _keyed_by, _priced_by, uncompiled
 from course.serving.engine.service_setup import Setting
 from course.serving.pricing import StepCost
 from course.serving.workload import Workload
@@ -29,11 +29,7 @@ def plain_service(
     work: Workload, setting: Setting, cost: StepCost | None, order: OrderKey | None
 ) -> SimpleNamespace:
     """Return the functions of `kernels.service`, uncompiled; own cost, order, policy put in."""
-    names: dict[str, Any] = dict(vars(k))
-    for name, value in vars(k).items():
-        function = getattr(value, "py_func", value)
-        if isinstance(function, FunctionType) and function.__module__ == k.__name__:
-            names[name] = FunctionType(function.__code__, names, name, function.__defaults__)
+    names = uncompiled(k)
     # the compiled one counts on 64 bits that overflow
     names["retry_uniform"] = retry_uniform
     if cost is not None:

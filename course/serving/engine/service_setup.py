@@ -11,6 +11,7 @@ from course.serving._arguments import FloatArray, IntArray, SmallArray, whole
 from course.serving.engine.admission import Admission, LongPrompts, PythonAdmission
 from course.serving.engine.clients import MOST_DOUBLINGS, Patience, Retry, Users
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.kernels import codes
 from course.serving.engine.kernels import service as k
 from course.serving.engine.kernels.service_state import Asked, Attempts, Seats, Server, Steps, Terms
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
@@ -77,7 +78,7 @@ def terms_of(setting: Setting, cost_code: int, work: Workload) -> Terms:
     retry, long = setting.retry, setting.long_prompts
     gate = setting.admission if isinstance(setting.admission, Admission) else Admission()
     endless = retry.attempts is None and setting.horizon_s == math.inf
-    codes = {FirstCome: k.FCFS, ShortestFirst: k.SJF, MostUrgent: k.PRIORITY}
+    by_order = {FirstCome: codes.FCFS, ShortestFirst: codes.SJF, MostUrgent: codes.PRIORITY}
     return Terms(
         seats=1 if config.way.name == "single" else config.max_num_seqs,
         budget=config.max_num_batched_tokens,
@@ -85,7 +86,7 @@ def terms_of(setting: Setting, cost_code: int, work: Workload) -> Terms:
         blocks=-1 if config.num_kv_blocks is None else config.num_kv_blocks,
         # a larger one holds nobody's more, and costs memory
         block_size=min(config.block_size, longest + 1),
-        order=codes.get(type(order), k.CUSTOM),
+        order=by_order.get(type(order), codes.CUSTOM),
         cost=cost_code,
         horizon_s=setting.horizon_s,
         max_wait_s=_or_inf(getattr(order, "max_wait_s", None)),
@@ -135,7 +136,7 @@ def _or_none(value: int | None) -> int:
 
 def empty_attempts(terms: Terms, room: int) -> Attempts:
     """Return the record of attempts with room for so many; what a run will not use stays empty."""
-    ranked = room if terms.order in (k.SJF, k.PRIORITY) else 0
+    ranked = room if terms.order in (codes.SJF, codes.PRIORITY) else 0
     patient = room if math.isfinite(min(terms.ttft_s, terms.e2e_s)) else 0
     split = room if terms.split else 0
     small, tiny, real = np.int32, np.int8, np.float64

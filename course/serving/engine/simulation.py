@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, at_least, numbers, same_length, whole
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.kernels import codes
 from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
 from course.serving.engine.run import Run
@@ -211,7 +212,7 @@ def _rules(
 
     way, order = config.way, config.order_key
     batching = {"static": k.STATIC, "windowed": k.WINDOWED, "adaptive": k.ADAPTIVE}
-    orders = {FirstCome: k.FCFS, ShortestFirst: k.SJF, MostUrgent: k.PRIORITY}
+    orders = {FirstCome: codes.FCFS, ShortestFirst: codes.SJF, MostUrgent: codes.PRIORITY}
     longest = int(work.prompt_tokens.max() + work.output_tokens.max()) if len(work) else 1
     # sizes that can make no difference are cut down, so that they cost no memory
     block_size = min(config.block_size, longest + 1)
@@ -238,8 +239,8 @@ def _rules(
         blocks=blocks,
         block_size=block_size,
         batching=batching.get(way.name, k.CONTINUOUS),
-        order=orders.get(type(order), k.CUSTOM),
-        cost=form.code if form else k.PLAIN_PYTHON,
+        order=orders.get(type(order), codes.CUSTOM),
+        cost=form.code if form else codes.PLAIN_PYTHON,
         batch_size=way.batch_size or config.max_num_seqs,
         last_accepted=_last_accepted(work, is_open, config, horizon_s),
         decode_shift=block_bits,
@@ -249,7 +250,7 @@ def _rules(
         max_wait_s=_or_inf(getattr(order, "max_wait_s", None)),
         ageing_s=_or_inf(getattr(order, "ageing_s", None)),
     )
-    if rules.order == k.FCFS and (rules.batching == k.STATIC or _by_the_rules(rules)):
+    if rules.order == codes.FCFS and (rules.batching == k.STATIC or _by_the_rules(rules)):
         rules = rules._replace(order=k.BY_ARRIVAL)
     return rules
 
@@ -278,13 +279,13 @@ def _choose(rules: Rules, cost: StepCost, config: EngineConfig, compiled: bool) 
     """Return the fastest loop that knows the rules; plain Python where a caller's code is in it."""
     from course.serving.engine.kernels import steps as k
 
-    compiled = compiled and rules.order != k.CUSTOM
+    compiled = compiled and rules.order != codes.CUSTOM
     functions: Any = k
     if not compiled:
         from course.serving.engine.plain import plain_loops
 
-        own_cost = None if rules.cost != k.PLAIN_PYTHON else cost
-        own_order = config.order_key if rules.order == k.CUSTOM else None
+        own_cost = None if rules.cost != codes.PLAIN_PYTHON else cost
+        own_order = config.order_key if rules.order == codes.CUSTOM else None
         functions = plain_loops(own_cost, own_order)
     if rules.batching == k.STATIC:
         run = functions.run_batches
@@ -301,10 +302,9 @@ def _by_the_rules(rules: Rules) -> bool:
     They must where some of them may stand still (whole prompts can fill more seats than the
     budget lets decode), and where a victim of preemption is not the last in order of admission.
     """
-    from course.serving.engine.kernels import steps as k
 
     may_stand_still = not rules.chunked and rules.seats > rules.budget
-    return may_stand_still or (rules.order == k.PRIORITY and rules.blocks >= 0)
+    return may_stand_still or (rules.order == codes.PRIORITY and rules.blocks >= 0)
 
 
 def _work(rules: Rules, users: Users, requests: int) -> Work:
@@ -315,7 +315,7 @@ def _work(rules: Rules, users: Users, requests: int) -> Work:
     at[k.PARTIAL] = at[k.LAST] = -1
     at[k.VACANT] = rules.seats
     at[k.PENDING] = users.next_s.size
-    queued = 0 if rules.order == k.FCFS else requests
+    queued = 0 if rules.order == codes.FCFS else requests
     return Work(
         at=at,
         seat=np.zeros((rules.seats, k.SEAT_SIZE), dtype=np.int64),
@@ -339,7 +339,7 @@ def _empty_log(rules: Rules, requests: int) -> Log:
         scheduled_s=np.full(requests, math.nan),
         first_token_s=np.full(requests, math.nan),
         finish_s=np.full(requests, math.nan),
-        status=np.full(requests, k.UNFINISHED, dtype=np.int8),
+        status=np.full(requests, codes.UNFINISHED, dtype=np.int8),
         preemptions=np.zeros(requests, dtype=np.int32),
         first_step=np.full(requests, -1, dtype=np.int32),
         tokens=np.zeros(requests, dtype=np.int32),

@@ -27,14 +27,29 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray
 from course.serving._compiled import compiled
+from course.serving.engine.kernels.codes import (
+    CUSTOM,
+    FCFS,
+    FINISHED,
+    PRIORITY,
+    REJECTED,
+    SJF,
+    TIMED_OUT,
+    UNFINISHED,
+)
+from course.serving.engine.kernels.common import (
+    INF,
+    OPTIONS,
+    Price,
+    attention_pairs,
+    blocks_for,
+    custom_key,
+    step_seconds,
+)
 from course.serving.engine.kernels.service_state import Asked, Attempts, Seats, Server, Steps, Terms
 
-INF = np.inf
 NAN = np.nan
-Price = tuple[float, ...]
 
-# as in `steps`: no array is made in here, so no references need counting
-OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 # a way in from Python, which none but the last two need, takes twice as long to compile as the rest
 INNER = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 INLINED = INNER | {"forceinline": True}
@@ -91,48 +106,10 @@ FULL = 2  # make room and call again
 BAD_COST = 3  # the step in hand would not last a finite time above 0 s
 ENDLESS = 4  # nobody new will come, and those who are there will retry for ever
 
-FCFS, SJF, PRIORITY, CUSTOM = 0, 1, 2, 3  # terms.order, as in `steps`
-ROOFLINE, LINEAR, PLAIN_PYTHON = 2, 1, 0  # terms.cost
-FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = 0, 1, 2, 3, 4  # attempts.status
 ACCEPT, QUEUE, DEGRADE, REJECT = 0, 1, 2, 3  # attempts.verdict
 
 
 # ============================================================================ what may be replaced
-@compiled(**INLINED)
-def step_seconds(
-    code: int,
-    price: Price,
-    prefill_tokens: int,
-    prefill_pairs: int,
-    decode_seqs: int,
-    kv_tokens: int,
-) -> float:
-    """Return a step's seconds, as `steps.step_seconds` does; a test holds the two equal."""
-    seconds = (
-        price[0]
-        + price[1] * prefill_tokens
-        + price[2] * prefill_pairs
-        + price[3] * decode_seqs
-        + price[4] * kv_tokens
-    )
-    if code == ROOFLINE:
-        compute_s = price[6] * prefill_tokens + price[7] * decode_seqs
-        seconds += math.sqrt(price[5] * price[5] + compute_s * compute_s)
-    return seconds
-
-
-@compiled(**INNER)
-def custom_key(
-    now_s: float,
-    arrival_s: float,
-    prompt_tokens: int,
-    predicted_output_tokens: int,
-    priority: float,
-) -> float:
-    """Stand in for a caller's own order, which runs uncompiled only."""
-    return 0.0
-
-
 @compiled(**INNER)
 def custom_verdict(
     now_s: float,
@@ -480,12 +457,6 @@ def look_at_the_clock(asked: Asked, terms: Terms, log: Attempts, server: Server)
 
 # ====================================================================================== admission
 @compiled(**INLINED)
-def blocks_for(tokens: int, block_size: int) -> int:
-    """Return the KV blocks that `tokens` tokens need."""
-    return (tokens + block_size - 1) // block_size
-
-
-@compiled(**INLINED)
 def never_fits(terms: Terms, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
     if terms.blocks >= 0 and blocks_for(tokens, terms.block_size) > terms.blocks:
@@ -814,12 +785,6 @@ def open_door(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: 
 
 
 # ====================================================================================== one step
-@compiled(**INLINED)
-def attention_pairs(done: int, chunk: int) -> int:
-    """Return the contexts that `chunk` tokens see, summed, after `done` earlier ones."""
-    return done * chunk + chunk * (chunk + 1) // 2
-
-
 @compiled(**INNER)
 def victim_place(terms: Terms, log: Attempts, seats: Seats, at: IntArray) -> int:
     """Return who is preempted: the last in order of admission, or the least urgent."""

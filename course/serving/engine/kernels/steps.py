@@ -23,7 +23,6 @@ were the loops to call into another file, they would outlive its changes.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -31,14 +30,18 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray
 from course.serving._compiled import compiled
+from course.serving.engine.kernels.codes import CUSTOM, FCFS, FINISHED, PRIORITY, REJECTED, SJF
+from course.serving.engine.kernels.common import (
+    INF,
+    OPTIONS,
+    Price,
+    attention_pairs,
+    blocks_for,
+    custom_key,
+    step_seconds,
+)
 from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
 
-INF = np.inf
-Price = tuple[float, ...]  # not an array, which a loop would have to read again after each write
-
-# `_nrt=False`: no array is made or kept in here, so none needs its references counted. With the
-# counting, which happens at every call, a run takes twenty times as long.
-OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 INLINED = OPTIONS | {"forceinline": True}  # a call would copy the records, array by array
 
 # --- work.at -------------------------------------------------------------------------------------
@@ -77,9 +80,7 @@ FULL = 2  # the log has no room: make some and call again
 BAD_COST = 3  # the next step would not last a finite time above 0 s
 
 CONTINUOUS, WINDOWED, ADAPTIVE, STATIC = 0, 1, 2, 3  # rules.batching
-# rules.order; BY_ARRIVAL is first come where the queue is a heap as for other orders
-FCFS, SJF, PRIORITY, CUSTOM, BY_ARRIVAL = 0, 1, 2, 3, 4
-ROOFLINE, LINEAR, PLAIN_PYTHON = 2, 1, 0  # rules.cost
+BY_ARRIVAL = 4  # rules.order: first come, where the queue is a heap as for other orders
 
 # --- work.seat; `run_by_the_rules` knows no decoders, and keeps everything up ---------------------
 REQUEST = 0
@@ -98,9 +99,6 @@ SEAT_SIZE = 11
 SEAT_BITS = 24  # an entry of the heap of ends: decode step of the last token << 24 | seat
 SEAT_MASK = (1 << SEAT_BITS) - 1
 
-# --- log.status ----------------------------------------------------------------------------------
-FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = 0, 1, 2, 3, 4
-
 # --- log.gaps: tokens fall on consecutive decode steps except where a row says otherwise ---------
 GAP_REQUEST = 0
 GAP_TOKENS = 1  # tokens emitted before the gap
@@ -114,47 +112,6 @@ KEPT = -2
 NEW = -1  # never taken from the queue
 TAKEN = -2  # 0 or above: preempted, and its row of gaps
 FIRST_BATCH = -3  # and below: taken into the static batch FIRST_BATCH - mark
-
-
-# ============================================================================ what may be replaced
-@compiled(**INLINED)
-def step_seconds(
-    code: int,
-    price: Price,
-    prefill_tokens: int,
-    prefill_pairs: int,
-    decode_seqs: int,
-    kv_tokens: int,
-) -> float:
-    """Return a step's seconds; the terms are summed from left to right.
-
-    Every formula has five linear prices; `ROOFLINE` adds the smooth corner between reading the
-    weights (price[5]) and computing with them (price[6] and price[7]).
-    """
-    seconds = (
-        price[0]
-        + price[1] * prefill_tokens
-        + price[2] * prefill_pairs
-        + price[3] * decode_seqs
-        + price[4] * kv_tokens
-    )
-    if code == ROOFLINE:
-        compute_s = price[6] * prefill_tokens + price[7] * decode_seqs
-        # not hypot: libraries differ in its last bit, and a square root is exact everywhere
-        seconds += math.sqrt(price[5] * price[5] + compute_s * compute_s)
-    return seconds
-
-
-@compiled(**OPTIONS)
-def custom_key(
-    now_s: float,
-    arrival_s: float,
-    prompt_tokens: int,
-    predicted_output_tokens: int,
-    priority: float,
-) -> float:
-    """Stand in for a caller's own order, which runs uncompiled only."""
-    return 0.0
 
 
 # ========================================================================================= heaps
@@ -268,12 +225,6 @@ def pop_user(at: IntArray, users: Users) -> int:
 
 
 # ====================================================================================== arrivals
-@compiled(**INLINED)
-def blocks_for(tokens: int, block_size: int) -> int:
-    """Return the KV blocks that `tokens` tokens need."""
-    return (tokens + block_size - 1) // block_size
-
-
 @compiled(**INLINED)
 def never_fits(rules: Rules, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
@@ -457,12 +408,6 @@ def prefix_hit(load: Load, rules: Rules, request: int) -> int:
         return 0
     size = rules.block_size
     return min(load.cached[request], load.prompt[request] - 1) // size * size
-
-
-@compiled(**INLINED)
-def attention_pairs(done: int, chunk: int) -> int:
-    """Return the contexts that `chunk` tokens see, summed, after `done` earlier ones."""
-    return done * chunk + chunk * (chunk + 1) // 2
 
 
 @compiled(**INLINED)
