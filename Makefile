@@ -1,17 +1,27 @@
 # Two commands: `make lab` to learn, `make test` to prove. Windows lines stand in README.md.
+# For those who change the course: `make test-quick`, `make test-deep`, `make bench`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # What `make test` installs; with gpu (torch) and cluster (dask) their tests run instead of skipping.
 EXTRAS ?= dev,instructor
 
-.PHONY: lab test pins clean-venv
+.PHONY: lab test test-quick test-deep bench pins clean-venv
 
 lab: $(VENV)/.installed
 	@$(BIN)/python -m course lab
 
 test: $(VENV)/.installed-dev
 	@$(BIN)/python tests/all.py
+
+test-quick: $(VENV)/.installed-dev
+	@$(BIN)/python tests/all.py quick
+
+test-deep: $(VENV)/.installed-dev
+	@$(BIN)/python tests/all.py deep
+
+bench: $(VENV)/.installed-dev
+	@$(BIN)/python tests/all.py bench
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ import typer
 
 from course.commands.bench import bench
 from course.commands.knee import knee
+from course.commands.new import app as new
 from course.commands.simulate import simulate
 from course.commands.validate import validate
 
@@ -29,6 +30,7 @@ app.command()(simulate)
 app.command()(knee)
 app.command()(bench)
 app.command()(validate)
+app.add_typer(new, name="new")
 
 
 def main() -> None:
