@@ -58,7 +58,7 @@ STAGES: dict[str, list[list[str]]] = {
 # Stages side by side: the unit tests fill one core and a half, the others wait a lot.
 LANES: dict[str, list[list[str]]] = {
     "quick": [["unit"], ["style"]],
-    "whole": [["unit", "style", "doctests"], ["notebooks", "browser"]],
+    "whole": [["unit", "style", "doctests", "notebooks"], ["browser"]],
     "deep": [["unit", "style", "doctests"], ["notebooks", "browser", "oldest"]],
     "bench": [["benchmarks"]],
 }

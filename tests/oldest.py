@@ -30,7 +30,8 @@ def main() -> None:
     python, wanted = str(BIN / "python"), str(HOME / "oldest.txt")
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv")
     run(python, "-m", "uv", "pip", "compile", "--quiet", "--no-header",
-        "--resolution", "lowest-direct", "--extra", "dev", "pyproject.toml", "-o", wanted)  # fmt: skip
+        "--resolution", "lowest-direct", "--extra", "dev", "pyproject.toml",
+        "-o", wanted)  # fmt: skip
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)
     run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
         "-e", ".")  # fmt: skip

@@ -149,11 +149,11 @@ class GuessMark:
 
     def __init__(self, picture: Picture, axes: Axes) -> None:
         self._rule = picture.line(axes, PURPLE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2)
-        self._star = picture.line(
+        self.star = picture.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
-        self._words = picture.label(axes, PURPLE, va="bottom", ha="left", zorder=8)
+        self.words = picture.label(axes, PURPLE, va="bottom", ha="left", zorder=8)
         self._axes = axes
 
     def show(
@@ -169,22 +169,22 @@ class GuessMark:
         Its words stand on a line to the axis, or `beside` the star where x was guessed, not y.
         """
         if guess is None:
-            self._star.set_data([], [])
+            self.star.set_data([], [])
             self._rule.set_data([], [])
-            place(self._words, 0, 0, "")
+            place(self.words, 0, 0, "")
             return
         left, right = self._axes.get_xlim()
         x, value = min(max(guess[0], left), right), guess[1]
         y = min(max(value, 0.0), 0.93 * top)
-        self._star.set_data([x], [y])
+        self.star.set_data([x], [y])
         self._rule.set_data([] if beside else [left, x], [] if beside else [y, y])
         if beside:
-            self._words.set_horizontalalignment("center")
-            place(self._words, x, y + 0.04 * top, f"your guess {words(value)}")
+            self.words.set_horizontalalignment("center")
+            place(self.words, x, y + 0.04 * top, f"your guess {words(value)}")
             return
-        self._words.set_horizontalalignment("left")
+        self.words.set_horizontalalignment("left")
         beyond = " (above the picture)" if value > top else ""
-        place(self._words, left + 0.012 * (right - left), y, f"your guess {words(value)}{beyond}")
+        place(self.words, left + 0.012 * (right - left), y, f"your guess {words(value)}{beyond}")
 
 
 def place(text: Text, x: float, y: float, words: str) -> None:

@@ -67,8 +67,8 @@ class Shell(Generic[P, R]):
         self._closed = predict and explorer.prediction is not None and _somebody_can_click()
         self._moving = False
         self._players: dict[str, Any] = {}
-        self._drawing = explorer.drawing(present)
-        self._svg = LayeredSvg(self._drawing)
+        self.drawing = explorer.drawing(present)
+        self._svg = LayeredSvg(self.drawing)
         self._shown = ("", "", False)
         self._initial_preset = preset
         self._build(preset, present)
@@ -170,8 +170,8 @@ class Shell(Generic[P, R]):
     def _build(self, preset: str | None, present: bool) -> None:
         self._all: list[widgets.Widget] = []
         controls = controls_of(self.explorer.parameters)
-        self._controls = {name: self._control(name, c) for name, c in controls.items()}
-        self._presets = self._make(
+        self.controls = {name: self._control(name, c) for name, c in controls.items()}
+        self.presets = self._make(
             widgets.Dropdown,
             options=[theme.OWN_SETTINGS, *(p.name for p in self.explorer.presets)],
             value=self.explorer.preset(preset).name if preset else theme.OWN_SETTINGS,
@@ -209,7 +209,7 @@ class Shell(Generic[P, R]):
         self.view = self._arrange()
         if present:
             self.view.add_class("course-present")
-        self._presets.observe(self._on_preset, "value")
+        self.presets.observe(self._on_preset, "value")
         self._present.observe(self._on_present, "value")
         self._reset.on_click(lambda _: self.reset())
         self._again.on_click(lambda _: self._close_curtain())
@@ -245,12 +245,12 @@ class Shell(Generic[P, R]):
         )
         bar = self._make(
             widgets.HBox,
-            [self._presets, self._reset, self._again, self._present],
+            [self.presets, self._reset, self._again, self._present],
             layout=widgets.Layout(flex_flow="row wrap"),
         )
         panel = self._make(
             widgets.VBox,
-            [self._row(name, control) for name, control in self._controls.items()],
+            [self._row(name, control) for name, control in self.controls.items()],
             layout=widgets.Layout(flex="1 1 220px", min_width="200px", max_width="420px"),
         )
         panel.add_class("course-controls")
@@ -335,22 +335,22 @@ class Shell(Generic[P, R]):
         if self._moving:
             return
         controls = controls_of(self.explorer.parameters)
-        values = {name: _read(control, self._controls[name]) for name, control in controls.items()}
+        values = {name: _read(control, self.controls[name]) for name, control in controls.items()}
         self._parameters = changed(self._parameters, values)
         self._mark_own_settings()
         self._redraw()
         for name, button in self._players.items():
-            behind = abs(button.value - self._controls[name].value) / button.step
+            behind = abs(button.value - self.controls[name].value) / button.step
             if not button.playing or behind > _TICKS_APART:
-                button.value = self._controls[name].value
+                button.value = self.controls[name].value
 
     def _on_preset(self, change: Any) -> None:
         if not self._moving and change["new"] != theme.OWN_SETTINGS:
             self.use_preset(change["new"])
 
     def _on_present(self, change: Any) -> None:
-        self._drawing = self.explorer.drawing(change["new"])
-        self._svg = LayeredSvg(self._drawing)
+        self.drawing = self.explorer.drawing(change["new"])
+        self._svg = LayeredSvg(self.drawing)
         (self.view.add_class if change["new"] else self.view.remove_class)("course-present")
         self._redraw()
 
@@ -362,10 +362,10 @@ class Shell(Generic[P, R]):
             self._ask(problem=f"“{self._answer.value}” is not a number: write one such as 1.5.")
 
     def _mark_own_settings(self) -> None:
-        chosen = self._presets.value
+        chosen = self.presets.value
         if chosen != theme.OWN_SETTINGS and self._parameters != self.explorer.state(chosen):
             self._moving = True
-            self._presets.value = theme.OWN_SETTINGS
+            self.presets.value = theme.OWN_SETTINGS
             self._moving = False
 
     def _apply(self, parameters: P, preset: Preset[P] | None = None) -> None:
@@ -375,10 +375,10 @@ class Shell(Generic[P, R]):
             for name, control in controls_of(self.explorer.parameters).items():
                 value = getattr(parameters, name)
                 shown = control.words(value) if isinstance(control, Choice) else value
-                self._controls[name].value = shown
+                self.controls[name].value = shown
             for name, button in self._players.items():
-                button.value = self._controls[name].value
-            self._presets.value = preset.name if preset else theme.OWN_SETTINGS
+                button.value = self.controls[name].value
+            self.presets.value = preset.name if preset else theme.OWN_SETTINGS
         finally:
             self._moving = False
         self._show_story(preset)
@@ -417,7 +417,7 @@ class Shell(Generic[P, R]):
     def _redraw(self) -> None:
         result = self.result
         title = self.explorer.title
-        self._drawing.update(result, self._guess.point if self._guess else None)
+        self.drawing.update(result, self._guess.point if self._guess else None)
         show_again = self.explorer.prediction is not None and not self._closed
         _set_visible(self._again, show_again)
         _set_visible(self._curtain, self._closed)
@@ -432,7 +432,7 @@ class Shell(Generic[P, R]):
             self._sentence.value = _sentence(words, verdict)
         self._code.value = self.as_python()
         idle = self.explorer.idle(self._parameters)
-        for name, control in self._controls.items():
+        for name, control in self.controls.items():
             if control.disabled != (name in idle):
                 control.disabled = name in idle
 

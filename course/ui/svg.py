@@ -34,7 +34,7 @@ class LayeredSvg:
     """Turns one `Drawing` into an SVG string, keeping the frame between calls."""
 
     def __init__(self, drawing: Drawing[Any]) -> None:
-        self._drawing = drawing
+        self.drawing = drawing
         # A salt of its own keeps the ids of two pictures on one page apart: a clip path that
         # resolves to a hidden picture would blank the visible one.
         self._salt = f"c{next(_counter)}"
@@ -56,7 +56,7 @@ class LayeredSvg:
         return self._element(self._data(with_data), self._named(title, description))
 
     def _element(self, inner: str, attributes: str) -> str:
-        width, height = self._drawing.figure.get_size_inches() * 72
+        width, height = self.drawing.figure.get_size_inches() * 72
         head, _, words = attributes.partition(">")
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -78,18 +78,18 @@ class LayeredSvg:
         if not with_data:
             return '<g class="course-data"></g>'
         # A white edge keeps words readable where they lie on a line.
-        data = self._layer(self._drawing.data()).replace('<text style="', _HALO)
+        data = self._layer(self.drawing.data()).replace('<text style="', _HALO)
         return f'<g class="course-data">{data}</g>'
 
     def _frame(self) -> str:
-        figure = self._drawing.figure
-        key = self._drawing.frame_key()
+        figure = self.drawing.figure
+        key = self.drawing.frame_key()
         panels, common = key[: len(figure.axes)], key[len(figure.axes) :]
         keys: dict[Artist, tuple[object, ...]] = {
             axes: (index, panel, *common)
             for index, (axes, panel) in enumerate(zip(figure.axes, panels, strict=True))
         }
-        data = set(self._drawing.data())
+        data = set(self.drawing.data())
         pieces = [artist for artist in figure.get_children() if artist not in data]
         # the figure's ground lies below everything, whatever its order says
         pieces.sort(key=lambda artist: (artist is not figure.patch, artist.get_zorder()))
@@ -112,7 +112,7 @@ class LayeredSvg:
         return self._pieces[key]
 
     def _layer(self, artists: Iterable[Artist]) -> str:
-        figure = self._drawing.figure
+        figure = self.drawing.figure
         width, height = figure.get_size_inches() * 72
         buffer = io.StringIO()
         with _settings({"svg.fonttype": "none", "svg.hashsalt": self._salt}):

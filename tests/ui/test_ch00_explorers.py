@@ -54,8 +54,8 @@ def test_chunks_of_a_long_prompt_by_hand() -> None:
 
 def test_boxes_of_the_picture_are_the_steps() -> None:
     shell = explore.one_request(prompt_tokens=992, output_tokens=5, predict=False)
-    drawing = shell._drawing
-    corners = drawing._decode.get_path().vertices.reshape(-1, 5, 2)
+    drawing = shell.drawing
+    corners = drawing.decode.get_path().vertices.reshape(-1, 5, 2)
     starts = corners[:, :, 0].min(axis=1)
     assert starts == pytest.approx(shell.result.step_start_s[1:].tolist())
     shell.close()
@@ -88,7 +88,7 @@ def test_the_green_bar_is_the_rule(preset: str) -> None:
     assert r.held_users == max((u for u, share in shares.items() if share >= 0.95), default=0)
     shell = explore.tension(preset, predict=False)
     assert f"up to {r.held_users} users" in shell.sentence
-    assert shell._drawing._held[0].get_xdata()[1] == r.held_users
+    assert shell.drawing.held[0].get_xdata()[1] == r.held_users
     shell.close()
 
 

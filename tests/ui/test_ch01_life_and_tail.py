@@ -111,12 +111,12 @@ def test_a_life_added_up_by_hand(opened: Any, state: Any) -> None:
 @presets_of(one_life)
 def test_brackets_boxes_and_gaps_lie_where_the_numbers_say(opened: Any, preset: str) -> None:
     shell = opened(one_life, preset)
-    p, r, picture = shell.parameters, shell.result, shell._drawing
-    assert xy(picture._brackets[0])[0].tolist() == [0.0, r.here.ttft_s]
-    assert xy(picture._brackets[2])[0].tolist() == [0.0, r.here.e2e_s]
-    ticks = xy(picture._ticks)[0]
+    p, r, picture = shell.parameters, shell.result, shell.drawing
+    assert xy(picture.brackets[0])[0].tolist() == [0.0, r.here.ttft_s]
+    assert xy(picture.brackets[2])[0].tolist() == [0.0, r.here.e2e_s]
+    ticks = xy(picture.ticks)[0]
     assert np.unique(ticks[~np.isnan(ticks)]) == pytest.approx(np.unique(r.arrivals_s))
-    boxes = {name: box for name, box in picture._boxes.items() if box.get_visible()}
+    boxes = {name: box for name, box in picture.boxes.items() if box.get_visible()}
     assert boxes["prefill"].get_width() == pytest.approx(prefill_s(p.prompt_tokens))
     assert ("queue" in boxes) == (p.queue_s > 0)
     assert ("stall" in boxes) == (p.stall_ms > 0 and p.output_tokens > 1)
@@ -126,27 +126,27 @@ def test_brackets_boxes_and_gaps_lie_where_the_numbers_say(opened: Any, preset: 
     # queueing + prefill + decode + the network both ways is the whole of E2E
     assert widths + 2 * p.network_ms / 1e3 == pytest.approx(r.here.e2e_s)
     if p.output_tokens > 1:
-        x, y = xy(picture._steps)
+        x, y = xy(picture.steps)
         assert x == pytest.approx(r.arrivals_s)
         assert y[1:] == pytest.approx(r.gaps_s)
-        assert xy(picture._mean)[1].tolist() == [r.here.tpot_s] * 2
+        assert xy(picture.mean)[1].tolist() == [r.here.tpot_s] * 2
 
 
 @presets_of(one_life)
 def test_the_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
     shell = opened(one_life, preset)
-    r, words, picture = shell.result, shell.sentence, shell._drawing
+    r, words, picture = shell.result, shell.sentence, shell.drawing
     assert f"after {seconds(r.here.ttft_s)} (TTFT)" in words
-    assert f"TTFT {seconds(r.here.ttft_s)}" in picture._bracket_words[0].get_text()
-    assert f"E2E {seconds(r.here.e2e_s)}" in picture._bracket_words[2].get_text()
+    assert f"TTFT {seconds(r.here.ttft_s)}" in picture.bracket_words[0].get_text()
+    assert f"E2E {seconds(r.here.e2e_s)}" in picture.bracket_words[2].get_text()
     if r.output_tokens == 1:
         assert "undefined, not 0" in words
-        assert "no TPOT" in picture._bracket_words[1].get_text()
+        assert "no TPOT" in picture.bracket_words[1].get_text()
         return
     assert f"{seconds(r.here.tpot_s)} apart on average (TPOT)" in words
     assert f"{rounded(1 / r.here.tpot_s)} tokens/s" in words
-    assert f"TPOT {seconds(r.here.tpot_s)}" in picture._bracket_words[1].get_text()
-    drawn = [text.get_text().split("\n")[1] for text in picture._ratio_words]
+    assert f"TPOT {seconds(r.here.tpot_s)}" in picture.bracket_words[1].get_text()
+    drawn = [text.get_text().split("\n")[1] for text in picture.ratio_words]
     for times in drawn:
         assert times == "×1" or times in words, "a metric moved and the sentence is silent"
 
@@ -209,11 +209,11 @@ def test_a_guess_is_drawn_where_it_was_meant(opened: Any, preset: str) -> None:
     shell = opened(one_life, preset)
     answer = one_life.prediction.answer(shell.result)
     shell.commit(0.5 * answer)
-    picture = shell._drawing
+    picture = shell.drawing
     if preset == "Chat at rest":
-        assert xy(picture._time_guess._star)[0].tolist() == [pytest.approx(0.5 * answer)]
+        assert xy(picture.time_guess.star)[0].tolist() == [pytest.approx(0.5 * answer)]
     else:
-        assert xy(picture._gap_star)[1].tolist() == [pytest.approx(0.5 * answer / 1e3)]
+        assert xy(picture.gap_star)[1].tolist() == [pytest.approx(0.5 * answer / 1e3)]
 
 
 # --- the percentile and the mean ----------------------------------------------------------------
@@ -283,8 +283,8 @@ def test_bars_count_every_request_once(opened: Any, log_time: bool, apart: bool)
     shell = opened(
         percentile_and_mean, log_time=log_time, apart=apart, fast_percent=10.0, requests=3000
     )
-    picture, times = shell._drawing, sample_of(shell)
-    stacks = picture._stacks if apart else [picture._bars]
+    picture, times = shell.drawing, sample_of(shell)
+    stacks = picture.stacks if apart else [picture.bars]
     total = np.zeros(stacks[0].get_data().values.shape)
     for stack in stacks:
         values, edges, floor = stack.get_data()
@@ -293,7 +293,7 @@ def test_bars_count_every_request_once(opened: Any, log_time: bool, apart: bool)
     for share, low, high in zip(total, edges, edges[1:], strict=False):
         assert share == pytest.approx(100 * np.mean((times > low) & (times <= high)), abs=1e-9)
     beyond = int(np.sum(times > edges[-1]))
-    words = picture._beyond.get_text()
+    words = picture.beyond.get_text()
     assert words == (f"{beyond:,} more beyond the picture →" if beyond else "")
     assert beyond == 0 or not log_time
     assert total.sum() == pytest.approx(100 * (1 - beyond / 3000))
@@ -302,17 +302,17 @@ def test_bars_count_every_request_once(opened: Any, log_time: bool, apart: bool)
 @presets_of(percentile_and_mean)
 def test_marks_and_words_are_the_same_numbers(opened: Any, preset: str) -> None:
     shell = opened(percentile_and_mean, preset)
-    r, picture, words = shell.result, shell._drawing, shell.sentence
-    assert xy(picture._values)[0].tolist() == [mark.value_s for mark in r.marks]
-    assert xy(picture._true)[0].tolist() == [mark.true_s for mark in r.marks]
-    for mark, text in zip(r.marks, picture._mark_words, strict=True):
+    r, picture, words = shell.result, shell.drawing, shell.sentence
+    assert xy(picture.values)[0].tolist() == [mark.value_s for mark in r.marks]
+    assert xy(picture.true)[0].tolist() == [mark.true_s for mark in r.marks]
+    for mark, text in zip(r.marks, picture.mark_words, strict=True):
         assert text.get_text().startswith(seconds(mark.value_s))
     mean, median, _, p95, p99 = (seconds(mark.value_s) for mark in r.marks)
     assert f"mean {mean}, median {median}" in words
     assert f"P95 is {p95}, P99 {p99}" in words
     assert f"{percent(round(r.below_mean, 3))} of them took less than the mean" in words
-    assert xy(picture._mean_rule)[0].tolist() == [r.marks[0].value_s] * 2
-    assert xy(picture._tail_rule)[0].tolist() == [r.marks[-1].value_s] * 2
+    assert xy(picture.mean_rule)[0].tolist() == [r.marks[0].value_s] * 2
+    assert xy(picture.tail_rule)[0].tolist() == [r.marks[-1].value_s] * 2
 
 
 def test_the_printed_report_of_600_ms(opened: Any) -> None:
@@ -340,7 +340,7 @@ def test_299_requests_are_the_least_that_bound_a_p99(
     shell = opened(percentile_and_mean, requests=requests)
     assert (shell.result.marks[-1].high_s is not None) == bounded
     assert ("no 95 % upper bound" in shell.sentence) != bounded
-    assert ("no upper bound" in shell._drawing._mark_words[-1].get_text()) != bounded
+    assert ("no upper bound" in shell.drawing.mark_words[-1].get_text()) != bounded
     assert (0.99**requests > 0.05) != bounded
 
 

@@ -77,7 +77,7 @@ def test_the_drawn_table_is_the_printed_one() -> None:
     """Every figure of the lesson's table stands in the picture, in the digits of the table."""
     shell = explore.many_tools(all_tools=True, predict=False)
     assert shell.result.stopwatch_s == 1.3
-    drawn = [cell for _, _, cell in shell._drawing._figures.cells]
+    drawn = [cell for _, _, cell in shell.drawing.figures.cells]
     rows = [drawn[start : start + 10] for start in range(0, len(drawn), 10)]
     assert len(rows) == 12
     for line, row in zip(TABLE.strip().splitlines(), rows, strict=False):
@@ -119,12 +119,12 @@ def test_the_courses_own_row_is_the_metrics_of_the_course() -> None:
 @pytest.mark.parametrize("metric", METRICS)
 def test_bars_are_as_long_as_their_figures(metric: str) -> None:
     shell = explore.many_tools(metric=metric, all_tools=True, predict=False)
-    drawing, result = shell._drawing, shell.result
-    left, right = drawing._at.bars
-    corners = drawing._tool_bars.get_path().vertices.reshape(-1, 5, 2)
+    drawing, result = shell.drawing, shell.result
+    left, right = drawing.at.bars
+    corners = drawing.tool_bars.get_path().vertices.reshape(-1, 5, 2)
     lengths = (corners[:, :, 0].max(axis=1) - left) / (right - left)
     values = [v for row in result.tools if (v := row.value(metric)) is not None]
-    assert np.allclose(lengths * drawing._scale, values, rtol=1e-9)
+    assert np.allclose(lengths * drawing.scale, values, rtol=1e-9)
     assert lengths.max() <= 1
     shell.close()
 
@@ -134,17 +134,17 @@ def test_the_guess_stands_at_its_multiple_of_the_smallest_bar() -> None:
     factor = many_tools.prediction.answer(shell.result)
     assert factor == pytest.approx(96.0 / 53.5714285, rel=1e-6)
     shell.commit(factor)
-    drawing = shell._drawing
-    ends = drawing._tool_bars.get_path().vertices[:, 0].max()
-    assert drawing._guess_star.get_xdata()[0] == pytest.approx(ends)
+    drawing = shell.drawing
+    ends = drawing.tool_bars.get_path().vertices[:, 0].max()
+    assert drawing.guess_star.get_xdata()[0] == pytest.approx(ends)
     shell.close()
 
 
 def test_dots_are_the_chunks() -> None:
     shell = explore.many_tools(tokens_per_chunk=4, predict=False)
     wanted = [(1000 * at, i) for i, r in enumerate(shell.result.requests) for at, _ in r.chunks]
-    assert np.allclose(shell._drawing._chunks.get_offsets(), wanted)
-    sizes = [cell for _, _, cell in shell._drawing._sizes.cells]
+    assert np.allclose(shell.drawing.chunks.get_offsets(), wanted)
+    sizes = [cell for _, _, cell in shell.drawing.sizes.cells]
     assert sizes == [str(k) for r in shell.result.requests for _, k in r.chunks if k > 1]
     shell.close()
 
@@ -218,21 +218,21 @@ def test_no_cell_leaves_the_table(present: bool) -> None:
     """The cells are drawn as one artist, which the general test of words does not see."""
     for preset in many_tools.presets:
         shell = explore.many_tools(preset.name, predict=False, present=present, all_tools=True)
-        drawing = shell._drawing
+        drawing = shell.drawing
         canvas = FigureCanvasAgg(drawing.figure)
         canvas.draw()
         renderer = canvas.get_renderer()
-        look = drawing._figures._look
+        look = drawing.figures.look
         right_of: dict[float, float] = {}
-        for x, y, words in drawing._figures.cells:
+        for x, y, words in drawing.figures.cells:
             wide = renderer.get_text_width_height_descent(words, look.get_fontproperties(), False)[
                 0
             ]
             assert x - wide > right_of.get(y, 0.0), f"{preset.name}: {words} runs into the left"
             right_of[y] = x
-            assert 0 < y < drawing._at.height
-        first = drawing._at.right_of(0) - drawing._at.pitch_x
-        names = [t for texts in drawing._names.values() for t in texts if t.get_visible()]
+            assert 0 < y < drawing.at.height
+        first = drawing.at.right_of(0) - drawing.at.pitch_x
+        names = [t for texts in drawing.names.values() for t in texts if t.get_visible()]
         assert len(names) == len(shell.result.rows)
         for text in names:
             assert text.get_window_extent(renderer).x1 < first + 6, text.get_text()
@@ -345,11 +345,11 @@ def test_littles_law_holds_in_every_state() -> None:
 
 def test_bars_of_the_audit_are_its_figures() -> None:
     shell = explore.littles_audit("The A10G report", predict=False)
-    drawing, r = shell._drawing, shell.result
-    at = drawing._at
+    drawing, r = shell.drawing, shell.result
+    at = drawing.at
 
     def share(key: str) -> float:
-        return (drawing._bars[key].get_path().vertices[:, 0].max() - at.bars) / (at.right - at.bars)
+        return (drawing.bars[key].get_path().vertices[:, 0].max() - at.bars) / (at.right - at.bars)
 
     assert share("users") == pytest.approx(8 / 50)
     assert share("wait") / share("ttft") == pytest.approx(r.mean_wait_s / 1.2)
@@ -360,8 +360,8 @@ def test_bars_of_the_audit_are_its_figures() -> None:
     assert texts.count("✗ does not fit") == 2
     assert texts.count("✓ fits") == 1
     shell.commit(r.mean_wait_s)
-    bar = drawing._bars["wait"].get_path().vertices[:, 0].max()
-    assert drawing._guess.get_xdata()[0] == pytest.approx(bar)
+    bar = drawing.bars["wait"].get_path().vertices[:, 0].max()
+    assert drawing.guess.get_xdata()[0] == pytest.approx(bar)
     shell.close()
 
 

@@ -55,29 +55,29 @@ def kingman_s(load: Any, p: Any) -> Any:
 @presets_of(variability)
 def test_waits_are_drawn_where_the_formula_puts_them(opened: Any, preset: str) -> None:
     shell = opened(variability, preset)
-    p, picture = shell.parameters, shell._drawing
-    load, wait_s = xy(picture._formula)
+    p, picture = shell.parameters, shell.drawing
+    load, wait_s = xy(picture.formula)
     assert load.size > 100
     np.testing.assert_allclose(wait_s, kingman_s(load, p), rtol=1e-12)
-    for line, cv in ((picture._memoryless, 1.0), (picture._constant, 0.0)):
+    for line, cv in ((picture.memoryless, 1.0), (picture.constant, 0.0)):
         load, wait_s = xy(line)
         expected = load / (1 - load) * (1 + cv**2) / 2 * p.service_s
         np.testing.assert_allclose(wait_s, expected, rtol=1e-12)
     here = p.arrival_rate_per_s * p.service_s
-    (x,), (y,) = xy(picture._here_formula)
+    (x,), (y,) = xy(picture.here_formula)
     assert (x, y) == (pytest.approx(here), pytest.approx(kingman_s(here, p)))
 
 
 @presets_of(variability)
 def test_the_sentence_says_the_waits_that_are_drawn(opened: Any, preset: str) -> None:
     shell = opened(variability, preset)
-    picture, words = shell._drawing, shell.sentence
-    _, (formula_s,) = xy(picture._here_formula)
-    _, (simulated_s,) = xy(picture._here_simulated)
+    picture, words = shell.drawing, shell.sentence
+    _, (formula_s,) = xy(picture.here_formula)
+    _, (simulated_s,) = xy(picture.here_simulated)
     assert f"waits {seconds(formula_s)} by {shell.result.formula}" in words
     assert f"waited {seconds(simulated_s)} on average" in words
-    assert seconds(formula_s) in picture._formula_words.get_text()
-    assert seconds(simulated_s) in picture._simulated_words.get_text()
+    assert seconds(formula_s) in picture.formula_words.get_text()
+    assert seconds(simulated_s) in picture.simulated_words.get_text()
     assert ("exact here" in words) == (shell.parameters.arrivals_cv == 1)
 
 
@@ -85,7 +85,7 @@ def test_the_sentence_says_the_waits_that_are_drawn(opened: Any, preset: str) ->
 def test_simulated_waits_bear_the_formula_out_where_it_is_exact(opened: Any, preset: str) -> None:
     """And nowhere is Kingman's approximation so far off that it would not be worth teaching."""
     shell = opened(variability, preset)
-    load, wait_s = xy(shell._drawing._simulated)
+    load, wait_s = xy(shell.drawing.simulated)
     busy = (load > 0.5) & (load < 0.9)
     off = np.abs(wait_s / kingman_s(load, shell.parameters) - 1)[busy]
     assert off.max() < (0.06 if shell.result.exact else 0.15)
@@ -107,7 +107,7 @@ def test_the_sentence_judges_the_formula_by_the_band(opened: Any) -> None:
 def test_no_variability_no_wait(opened: Any) -> None:
     shell = opened(variability, arrivals_cv=0.0, service_cv=0.0)
     assert "waits 0 s by Kingman, exact here" in shell.sentence
-    assert xy(shell._drawing._formula)[1].max() == 0
+    assert xy(shell.drawing.formula)[1].max() == 0
 
 
 def test_the_same_luck_moves_points_smoothly(opened: Any) -> None:
@@ -194,19 +194,19 @@ def agrees(chain: Chain, p: Any, value_s: float) -> None:
 @presets_of(pooling)
 def test_pooled_times_are_drawn_where_the_chains_put_them(opened: Any, preset: str) -> None:
     shell = opened(pooling, preset)
-    p, picture = shell.parameters, shell._drawing
+    p, picture = shell.parameters, shell.drawing
     capacity_per_s = p.servers * p.service_rate_per_s
-    curves = [xy(series.curve) for series in picture._series]
+    curves = [xy(series.curve) for series in picture.series]
     for index in (5, 25, 45):
         load = curves[0][0][index]
         chains = chains_of(p, load * capacity_per_s)
-        for chain, (x, y), series in zip(chains, curves, picture._series, strict=True):
+        for chain, (x, y), series in zip(chains, curves, picture.series, strict=True):
             assert x[index] == load
             agrees(chain, p, y[index])
             if p.waiting_places is not None:
                 shares = xy(series.rejected)[1]
                 assert shares[index] == pytest.approx(chain.rejected_share, rel=1e-6, abs=1e-12)
-    x, y = xy(picture._here_points)
+    x, y = xy(picture.here_points)
     assert x == pytest.approx([p.arrival_rate_per_s / capacity_per_s] * 3)
     for chain, value_s in zip(chains_of(p, p.arrival_rate_per_s), y, strict=True):
         agrees(chain, p, value_s)
@@ -215,23 +215,23 @@ def test_pooled_times_are_drawn_where_the_chains_put_them(opened: Any, preset: s
 @presets_of(pooling)
 def test_the_sentence_names_all_three_systems_as_drawn(opened: Any, preset: str) -> None:
     shell = opened(pooling, preset)
-    picture, words, r = shell._drawing, shell.sentence, shell.result
-    _, drawn = xy(picture._here_points)
+    picture, words, r = shell.drawing, shell.sentence, shell.result
+    _, drawn = xy(picture.here_points)
     for value_s, series, name in zip(
         drawn,
-        picture._series,
+        picture.series,
         ("separate queues", "one shared queue", f"one server {r.servers} times as fast"),
         strict=True,
     ):
         assert f"{seconds(value_s)} with" in words
         assert name in words
         assert seconds(value_s) in series.words.get_text()
-    for series in picture._series:
+    for series in picture.series:
         _, (simulated_s,) = xy(series.simulated)
         assert seconds(simulated_s) in words.split("Simulated with")[1]
     if r.bounded:
         for chain, series in zip(
-            chains_of(shell.parameters, r.arrival_rate_per_s), picture._series, strict=True
+            chains_of(shell.parameters, r.arrival_rate_per_s), picture.series, strict=True
         ):
             assert percent(chain.rejected_share) in words
             assert percent(chain.rejected_share) in series.rejected_words.get_text()
@@ -268,14 +268,14 @@ def test_one_server_is_one_system(opened: Any) -> None:
 def test_a_bounded_queue_has_a_second_panel_and_no_wall(opened: Any) -> None:
     """A hatched "no steady state" over a queue that turns people away would be false."""
     shell = opened(pooling)
-    picture = shell._drawing
-    assert picture._no_state.get_visible()
-    assert not picture._below.get_visible()
-    assert not picture._turned_away.get_visible()
+    picture = shell.drawing
+    assert picture.no_state.get_visible()
+    assert not picture.below.get_visible()
+    assert not picture.turned_away.get_visible()
     shell.set_state(waiting_places=2, arrival_rate_per_s=12.0)
-    assert not picture._no_state.get_visible()
-    assert picture._below.get_visible()
-    assert picture._turned_away.get_visible()
+    assert not picture.no_state.get_visible()
+    assert picture.below.get_visible()
+    assert picture.turned_away.get_visible()
     assert "Turned away are" in shell.sentence
     shell.set_state(waiting_places=None)
     assert "more work arrives than can be done" in shell.svg
@@ -285,7 +285,7 @@ def test_a_bounded_queue_has_a_second_panel_and_no_wall(opened: Any) -> None:
 def test_a_load_beyond_the_picture_is_said_to_be_there(opened: Any) -> None:
     shell = opened(pooling, waiting_places=2, arrival_rate_per_s=40.0)
     assert "your load, 400\u00a0%, is beyond" in shell.svg
-    assert xy(shell._drawing._here_points)[0].size == 0
+    assert xy(shell.drawing.here_points)[0].size == 0
 
 
 # --- loops ------------------------------------------------------------------------------------
@@ -306,26 +306,26 @@ def repairmen(users: int, think_s: float, rate_per_s: float) -> tuple[float, flo
 @presets_of(loops)
 def test_loops_are_drawn_where_the_theory_puts_them(opened: Any, preset: str) -> None:
     shell = opened(loops, preset)
-    p, picture = shell.parameters, shell._drawing
+    p, picture = shell.parameters, shell.drawing
     rate = p.service_rate_per_s
-    x, y = xy(picture._closed)
+    x, y = xy(picture.closed)
     for index, users in ((0, 1), (7, 8), (29, 30), (-1, 100)):
         throughput, response_s = repairmen(users, p.think_s, rate)
         assert x[index] == pytest.approx(throughput / rate, rel=1e-9)
         assert y[index] == pytest.approx(response_s, rel=1e-9)
-    x, y = xy(picture._open)
+    x, y = xy(picture.open)
     np.testing.assert_allclose(y, 1 / (rate - rate * x), rtol=1e-9)
     throughput, response_s = repairmen(p.users, p.think_s, rate)
-    (x,), (y,) = xy(picture._here_closed)
+    (x,), (y,) = xy(picture.here_closed)
     assert (x * rate, y) == (pytest.approx(throughput), pytest.approx(response_s))
-    assert seconds(response_s) in picture._closed_words.get_text()
+    assert seconds(response_s) in picture.closed_words.get_text()
     assert f"{seconds(response_s)} on average" in shell.sentence
     if throughput < 0.999999 * rate:
-        _, (opened_s,) = xy(picture._here_open)
+        _, (opened_s,) = xy(picture.here_open)
         assert opened_s == pytest.approx(1 / (rate - throughput), rel=1e-6)
         assert f"take {seconds(opened_s)}" in shell.sentence
     else:
-        assert xy(picture._here_open)[0].size == 0
+        assert xy(picture.here_open)[0].size == 0
         assert "queue without end" in shell.sentence
 
 
@@ -364,15 +364,15 @@ def by_hand(p: Any, stall_s: float) -> tuple[list[float], list[float], list[floa
 @presets_of(loops)
 def test_both_stopwatches_show_what_an_event_loop_by_hand_shows(opened: Any, preset: str) -> None:
     shell = opened(loops, preset)
-    p, picture, words = shell.parameters, shell._drawing, shell.sentence
+    p, picture, words = shell.parameters, shell.drawing, shell.sentence
     plan, sent_s, end_s = map(np.array, by_hand(p, p.stall_s))
     tool_s = float(np.quantile(end_s - sent_s, 0.99))
     plan_s = float(np.quantile(end_s - plan, 0.99))
-    assert xy(picture._p99_sent)[1] == pytest.approx([tool_s] * 2)
-    assert xy(picture._p99_scheduled)[1] == pytest.approx([plan_s] * 2)
-    assert seconds(tool_s) in picture._sent_words.get_text()
-    assert seconds(plan_s) in picture._scheduled_words.get_text()
-    x, y = xy(picture._scheduled)
+    assert xy(picture.p99_sent)[1] == pytest.approx([tool_s] * 2)
+    assert xy(picture.p99_scheduled)[1] == pytest.approx([plan_s] * 2)
+    assert seconds(tool_s) in picture.sent_words.get_text()
+    assert seconds(plan_s) in picture.scheduled_words.get_text()
+    x, y = xy(picture.scheduled)
     begins = shell.result.stall.stall_s
     drawn = np.searchsorted(plan, begins + x[0] - 1e-9)
     np.testing.assert_allclose(y, (end_s - plan)[drawn : drawn + y.size], atol=1e-9)
@@ -403,7 +403,7 @@ def test_the_guess_is_a_star_at_its_own_height(opened: Any, explorer: Any) -> No
     shell = opened(explorer, explorer.presets[0].name)
     answer = explorer.prediction.answer(shell.result)
     shell.commit(0.7 * answer)
-    (x,), (y,) = xy(shell._drawing._guess._star)
+    (x,), (y,) = xy(shell.drawing.guess.star)
     assert y == pytest.approx(0.7 * answer)
     if explorer is not loops:
         assert x == pytest.approx(shell.result.utilization)
@@ -430,12 +430,12 @@ def test_axes_stand_still_while_a_slider_moves(
     opened: Any, explorer: Any, name: str, values: tuple[float, ...]
 ) -> None:
     shell = opened(explorer)
-    before = shell._drawing.frame_key()
+    before = shell.drawing.frame_key()
     pictures = set()
     for value in values:
         shell.set_state(**{name: value})
         pictures.add(shell.svg)
-        assert shell._drawing.frame_key() == before
+        assert shell.drawing.frame_key() == before
     assert len(pictures) == len(values)
 
 

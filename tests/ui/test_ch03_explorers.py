@@ -63,7 +63,7 @@ def spread_over(p: Any) -> RooflineStepCost:
 @presets_of(roofline)
 def test_points_lie_where_bytes_and_operations_put_them(opened: Any, preset: str) -> None:
     shell = opened(roofline, preset)
-    p, picture = shell.parameters, shell._drawing
+    p, picture = shell.parameters, shell.drawing
     cost, model = spread_over(p), catalog.model(p.model)
     pairs = p.prefill_tokens * (p.prefill_tokens + 1) // 2
     step = StepFeatures(p.prefill_tokens, pairs, p.batch, p.batch * p.context_tokens)
@@ -78,22 +78,22 @@ def test_points_lie_where_bytes_and_operations_put_them(opened: Any, preset: str
         2: flop / (weights + kv_bytes),
     }
     for index, intensity in expected.items():
-        (x,), _ = xy(picture._points[index])
+        (x,), _ = xy(picture.points[index])
         assert x == pytest.approx(intensity, rel=1e-9)
-    _, (speed,) = xy(picture._points[2])
+    _, (speed,) = xy(picture.points[2])
     assert speed == pytest.approx(flop / cost.step_seconds(step), rel=1e-9)
 
 
 @presets_of(roofline)
 def test_nothing_is_drawn_above_its_roof(opened: Any, preset: str) -> None:
     shell = opened(roofline, preset)
-    picture, gpu = shell._drawing, catalog.gpu(shell.parameters.gpu)
-    x, roof = xy(picture._roof)
+    picture, gpu = shell.drawing, catalog.gpu(shell.parameters.gpu)
+    x, roof = xy(picture.roof)
     peak = gpu.peak_flop_per_s(shell.parameters.precision)
     np.testing.assert_allclose(roof, np.minimum(peak, gpu.bandwidth_bytes_per_s * x))
     _, reached = xy(picture._reached)
     assert np.all(reached < roof)
-    for line in (*picture._points, picture._trail):
+    for line in (*picture.points, picture.trail):
         at, speed = xy(line)
         assert np.all(speed < np.minimum(peak, gpu.bandwidth_bytes_per_s * at))
 
@@ -102,13 +102,13 @@ def test_nothing_is_drawn_above_its_roof(opened: Any, preset: str) -> None:
 def test_the_roofline_s_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
     shell = opened(roofline, preset)
     r, words = shell.result, shell.sentence
-    _, (speed,) = xy(shell._drawing._points[2])
+    _, (speed,) = xy(shell.drawing.points[2])
     share = speed / r.peak_flop_per_s
     said = percent(share) if share >= 0.1 else f"{rounded(100 * share, 2)}\u00a0%"
     assert f"reaches {said} of the peak" in words
     assert f"ridge at {rounded(r.ridge_tokens)} tokens" in words
     assert f"The step takes {seconds(r.step_s)}" in words
-    assert said in shell._drawing._words[2].get_text()
+    assert said in shell.drawing.words[2].get_text()
 
 
 def test_the_ridge_is_the_data_sheet_s() -> None:
@@ -170,7 +170,7 @@ def test_layers_add_up_to_the_step(opened: Any, preset: str) -> None:
     p, r = shell.parameters, shell.result
     cost = RooflineStepCost(*SERVERS[p.server])
     context = p.lengths[0] + p.lengths[1] / 2
-    top = shell._drawing._layers[-1].get_path().vertices
+    top = shell.drawing.layers[-1].get_path().vertices
     for batch, step_s in zip(r.curves.batch, r.curves.step_s, strict=True):
         expected = cost.step_seconds(StepFeatures(0, 0, int(batch), round(batch * context)))
         assert step_s == pytest.approx(expected, rel=1e-12)
@@ -184,12 +184,12 @@ def test_layers_add_up_to_the_step(opened: Any, preset: str) -> None:
 @presets_of(batching)
 def test_the_batching_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
     shell = opened(batching, preset)
-    picture, words, r = shell._drawing, shell.sentence, shell.result
-    (x,), (step_ms,) = xy(picture._here_step)
+    picture, words, r = shell.drawing, shell.sentence, shell.result
+    (x,), (step_ms,) = xy(picture.here_step)
     assert x == r.seated
     assert f"step takes {seconds(step_ms / 1e3)}" in words
-    assert picture._step_words.get_text() == seconds(step_ms / 1e3)
-    (all_per_s,), (one_per_s,) = (xy(point)[1] for point in picture._points)
+    assert picture.step_words.get_text() == seconds(step_ms / 1e3)
+    (all_per_s,), (one_per_s,) = (xy(point)[1] for point in picture.points)
     assert one_per_s == pytest.approx(all_per_s / r.seated)
     assert f"{rounded(one_per_s)}" in words
     _, tpot_s = steady_tpot_s(
@@ -211,10 +211,10 @@ def test_open_dots_are_the_rows_of_the_table(opened: Any, preset: str) -> None:
             here = same and lengths == tuple(str(tokens) for tokens in p.lengths)
             if here and row["load"] == "closed loop" and int(row["n_gpus"]) == n_gpus:
                 rows.append(row)
-    users, drawn = xy(shell._drawing._measured_all)
+    users, drawn = xy(shell.drawing.measured_all)
     expected = sorted((float(r["concurrency"]), float(r["output_tokens_per_s"])) for r in rows)
     assert sorted(zip(users, drawn, strict=True)) == expected
-    _, steps_ms = xy(shell._drawing._measured_step)
+    _, steps_ms = xy(shell.drawing.measured_step)
     medians = sorted(1e3 * float(r["tpot_s"]) for r in rows if r["tpot_stat"] == "median ITL")
     np.testing.assert_allclose(sorted(steps_ms), medians)
 
@@ -288,7 +288,7 @@ def test_a_busy_gpu_has_somebody_in_service(opened: Any, preset: str) -> None:
 def test_the_timeline_s_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
     shell = opened(four_ways, preset)
     words = shell.sentence
-    for way, text in zip(shell.parameters.ways, shell._drawing._sums, strict=False):
+    for way, text in zip(shell.parameters.ways, shell.drawing.sums, strict=False):
         run = run_of(shell.parameters, way)
         done, ttft = float(run.finish_s.max()), float(run.ttft_s.mean())
         assert f"{way} is through after {seconds(done)}, mean TTFT {seconds(ttft)}" in words
@@ -345,7 +345,7 @@ def test_nothing_is_drawn_that_has_not_happened_yet(opened: Any) -> None:
         r = shell.result
         right = [
             patch.get_path().vertices[:, 0].max(initial=0.0)
-            for patch in shell._drawing._patches.values()
+            for patch in shell.drawing.patches.values()
         ]
         assert max(right) <= r.now_s + 1e-9
         shown.append(max(right))
@@ -369,7 +369,7 @@ def replica_of(p: Any) -> RooflineStepCost:
 @presets_of(token_cost)
 def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
     shell = opened(token_cost, preset)
-    p, r, picture = shell.parameters, shell.result, shell._drawing
+    p, r, picture = shell.parameters, shell.result, shell.drawing
     replicas, gpus_each = LAYOUTS[p.layout]
     sequences, usd = xy(picture._chosen[0])
     _, tpot_s = xy(picture._chosen[1])
@@ -379,7 +379,7 @@ def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
         per_s = replicas * gpus_each * r.usd_per_gpu_hour / 3600
         assert dollars == pytest.approx(per_s / (count / tpot) * 1e6)
     assert f"output tokens cost {rounded(r.here_usd)} USD" in shell.sentence
-    assert f"{rounded(r.here_usd)}" in picture._mark_words[2].get_text()
+    assert f"{rounded(r.here_usd)}" in picture.mark_words[2].get_text()
 
 
 @presets_of(token_cost)
@@ -396,7 +396,7 @@ def test_the_cheapest_inside_is_the_last_that_keeps_the_promise(opened: Any, pre
         if batch <= most:
             tpot_s = steady_tpot_s(replica_of(p), batch, *p.lengths)[1]
             assert (tpot_s <= p.tpot_promise_ms / 1e3) == kept
-    (x,), (y,) = xy(shell._drawing._marks[0])
+    (x,), (y,) = xy(shell.drawing.marks[0])
     assert (x, y) == (r.chosen.inside, pytest.approx(r.chosen.inside_usd))
     assert rounded(y) in shell.sentence
 

@@ -42,9 +42,9 @@ def test_bars_and_sentence_are_the_run(preset: str) -> None:
     assert shell.result.here.chats_p99_s == pytest.approx(p99_s, rel=1e-12)
     assert f"first token within {seconds(p99_s)}" in shell.sentence
     assert seconds(run.long_ttft_s.max()) in shell.sentence
-    panel = shell._drawing._bars[0]
-    right = panel._bars[shell.result.chosen].get_path().vertices[:, 0].max()
-    assert right * panel._top == pytest.approx(p99_s, rel=1e-9)
+    panel = shell.drawing.bars[0]
+    right = panel.bars[shell.result.chosen].get_path().vertices[:, 0].max()
+    assert right * panel.top == pytest.approx(p99_s, rel=1e-9)
     shell.close()
 
 
@@ -71,7 +71,7 @@ def test_only_the_documents_steps_stand_out() -> None:
     last = window.step_end_s[window.with_document].max()
     assert first == pytest.approx(window.document_scheduled_s[0])
     assert last == pytest.approx(window.document_first_s[0])
-    drawn = shell._drawing._patches["with"].get_path().vertices.reshape(-1, 5, 2)
+    drawn = shell.drawing.patches["with"].get_path().vertices.reshape(-1, 5, 2)
     assert drawn[:, :, 0].min() == pytest.approx(first)
     assert drawn[:, :, 0].max() == pytest.approx(last)
     heights_ms = 1e3 * (window.step_end_s - window.step_start_s)[window.with_document]
@@ -236,7 +236,7 @@ def test_blocks_and_sequences_by_hand(preset: str) -> None:
     assert r.fit == blocks // math.ceil((sum(p.lengths) - 1) / 16)
     assert f"{r.fit:,} whole sequences" in shell.sentence
     assert sum(r.parts_bytes) == pytest.approx(card.memory_bytes)
-    point = shell._drawing._point
+    point = shell.drawing.point
     assert [point.get_xdata()[0], point.get_ydata()[0]] == [p.fraction, r.fit]
     shell.close()
 

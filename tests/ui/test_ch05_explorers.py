@@ -80,11 +80,11 @@ def good_times(run: ServiceRun) -> list[float]:
 def test_the_storm_is_drawn_as_it_was(opened: Any, preset: str) -> None:
     shell = opened(retry_storm, preset)
     run = storm_module.run_of(shell.parameters)
-    picture = shell._drawing
+    picture = shell.drawing
     for line, times in (
-        (picture._attempts, run.attempts.sent_s.tolist()),
-        (picture._offered, run.first_sent_s.tolist()),
-        (picture._good, good_times(run)),
+        (picture.attempts, run.attempts.sent_s.tolist()),
+        (picture.offered, run.first_sent_s.tolist()),
+        (picture.good, good_times(run)),
     ):
         x, y = xy(line)
         assert x.tolist() == [2.5 + 5 * k for k in range(60)]
@@ -162,7 +162,7 @@ def test_a_service_is_back_when_ten_seconds_are_as_before() -> None:
 def test_attempts_beyond_the_picture_are_named(opened: Any) -> None:
     shell = opened(retry_storm, "Unlimited retries")
     high = shell.result.time.attempts_per_s.max()
-    assert high > shell._drawing._rates.get_ylim()[1]
+    assert high > shell.drawing.rates.get_ylim()[1]
     assert f"at most {rounded(high)}" in picture_words(shell)
 
 
@@ -179,10 +179,10 @@ def runs_of(p: Any) -> tuple[ServiceRun, ServiceRun]:
 @presets_of(overload)
 def test_the_overload_is_drawn_and_said_as_it_was(opened: Any, preset: str) -> None:
     shell = opened(overload, preset)
-    p, r, picture = shell.parameters, shell.result, shell._drawing
+    p, r, picture = shell.parameters, shell.result, shell.drawing
     run, open_run = runs_of(p)
-    for lines, each in ((picture._own, run), (picture._open, open_run)):
-        if lines is picture._own and p.gate == overload_module.OPEN:
+    for lines, each in ((picture.own, run), (picture.open, open_run)):
+        if lines is picture.own and p.gate == overload_module.OPEN:
             assert xy(lines[0])[0].size == 0
             continue
         good, sent = good_times(each), each.first_sent_s.tolist()
@@ -223,10 +223,10 @@ def test_every_request_of_the_burst_has_one_fate(opened: Any, preset: str) -> No
 def test_the_curve_against_the_load_is_that_of_steady_runs(opened: Any) -> None:
     shell = opened(overload, "Deadline-aware")
     curve = shell.result.curve
-    x, y = xy(shell._drawing._own[2])
+    x, y = xy(shell.drawing.own[2])
     assert x.tolist() == curve.offered_per_s.tolist()
     np.testing.assert_allclose(y, curve.good_per_s)
-    np.testing.assert_allclose(xy(shell._drawing._own[3])[1], 100 * y / x)
+    np.testing.assert_allclose(xy(shell.drawing.own[3])[1], 100 * y / x)
     capacity = scenes.capacity_per_s()
     assert (np.abs(y[x > 1.2 * capacity] / capacity - 1) < 0.08).all(), "it holds its capacity"
     assert (y[x < 0.9 * capacity] > 0.97 * x[x < 0.9 * capacity]).all()
@@ -291,7 +291,7 @@ def test_bars_show_each_tenants_verdicts_and_answers(opened: Any, preset: str) -
             assert tenant.verdicts[name] == pytest.approx(share / len(mine))
         assert tenant.in_time == pytest.approx(sum(good[k] for k in mine) / len(mine))
         assert f"{tenant.name} {percent(round(tenant.in_time, 2))}" in shell.sentence
-        vertices = shell._drawing._in_time.get_path().vertices
+        vertices = shell.drawing.in_time.get_path().vertices
         inside = vertices[(vertices[:, 1] > row) & (vertices[:, 1] < row + 1)]
         assert inside[:, 0].max() == pytest.approx(100 * tenant.in_time)
 

@@ -118,14 +118,14 @@ def test_the_ramp_draws_what_the_engine_does(opened: Any, preset: str) -> None:
     r, p = shell.result, shell.parameters
     run = own_run(p, float(r.curve.load_per_s[0]))
     middle = slice(120, 1080)
-    load, tokens = xy(shell._drawing._curves[0])
+    load, tokens = xy(shell.drawing.curves[0])
     finished = np.sort(run.finish_s)[middle]
     assert (finished.size - 1) / (finished[-1] - finished[0]) == pytest.approx(load[0], rel=0.05)
     per_request = run.emitted_tokens.mean()
     assert tokens[0] == pytest.approx(load[0] * per_request, rel=0.08)
-    _, ttft_s = xy(shell._drawing._curves[1])
+    _, ttft_s = xy(shell.drawing.curves[1])
     assert ttft_s[0] == pytest.approx(np.quantile(run.ttft_s[middle], 0.99), rel=0.15)
-    _, tpot_ms = xy(shell._drawing._curves[2])
+    _, tpot_ms = xy(shell.drawing.curves[2])
     assert tpot_ms[0] == pytest.approx(1e3 * np.quantile(run.tpot_s[middle], 0.99), rel=0.15)
 
 
@@ -148,15 +148,15 @@ def test_below_the_knee_all_that_come_are_served_and_above_it_no_more_than_can_b
 @presets_of(ramp)
 def test_the_green_bar_ends_where_99_per_cent_keep_both_limits(opened: Any, preset: str) -> None:
     shell = opened(ramp, preset)
-    r, picture = shell.result, shell._drawing
-    load, kept = xy(picture._curves[4])
+    r, picture = shell.result, shell.drawing
+    load, kept = xy(picture.curves[4])
     held = r.held_per_s
     broken = int((kept < 99).argmax())
     assert load[broken - 1] <= held <= load[broken]
     assert np.interp(held, load, kept) == pytest.approx(99, abs=1e-6)
-    x, y = picture._held.artist.get_data()
+    x, y = picture.held.artist.get_data()
     ends = np.column_stack([x, y])[1::3]
-    for panel, end in zip(picture._panels, ends, strict=True):
+    for panel, end in zip(picture.panels, ends, strict=True):
         to_figure = picture.figure.transFigure.transform(end)
         assert panel.transData.inverted().transform(to_figure)[0] == pytest.approx(held)
 
@@ -164,17 +164,17 @@ def test_the_green_bar_ends_where_99_per_cent_keep_both_limits(opened: Any, pres
 @presets_of(ramp)
 def test_the_ramps_sentence_says_what_is_drawn(opened: Any, preset: str) -> None:
     shell = opened(ramp, preset)
-    picture, words, r = shell._drawing, shell.sentence, shell.result
+    picture, words, r = shell.drawing, shell.sentence, shell.result
     assert f"at {shell.parameters.load_per_s:g} requests/s" in words
     tokens = float(r.here.output_tokens_per_s[0])
     assert f"makes {rounded(tokens)} tokens/s" in words
-    spoken = [text.get_text() for text in picture._words]
+    spoken = [text.get_text() for text in picture.words]
     assert spoken[0] == f"{rounded(tokens)}/s"
     assert f"P99 TTFT is {spoken[1]}" in words
     assert f"P99 TPOT {spoken[2]}" in words
     assert f"{spoken[4]} of the requests keep the SLO" in words
     assert f"the KV cache is {spoken[5]} full" in words
-    most = float(xy(picture._curves[0])[1].max())
+    most = float(xy(picture.curves[0])[1].max())
     assert f"The most it shows is {rounded(most)} tokens/s" in words
     assert f"holds up to {rounded(r.held_per_s)} requests/s" in words
     assert ("In grey" in words) == (r.beside is not None)
@@ -244,11 +244,11 @@ def test_no_load_inside_the_promise_is_said(opened: Any) -> None:
 @presets_of(ramp)
 def test_no_limit_runs_through_the_words_of_a_load(opened: Any, preset: str) -> None:
     shell = opened(ramp, preset)
-    picture, r = shell._drawing, shell.result
+    picture, r = shell.drawing, shell.result
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
     for panel, limit in ((1, r.ttft_limit_s), (2, 1e3 * r.tpot_limit_s)):
-        box = picture._words[panel].get_window_extent(renderer)
-        height = picture._panels[panel].transData.transform((0, limit))[1]
+        box = picture.words[panel].get_window_extent(renderer)
+        height = picture.panels[panel].transData.transform((0, limit))[1]
         assert not box.y0 < height < box.y1
 
 
@@ -291,29 +291,29 @@ def test_measured_knees_are_those_computed_by_hand(opened: Any, name: str) -> No
             assert answer.load is None
             assert answer.why_not
     if row["plateau_output_tokens_per_s"]:
-        _, level = xy(shell._drawing._level)
+        _, level = xy(shell.drawing.level)
         assert level[0] == pytest.approx(0.9 * float(row["plateau_output_tokens_per_s"]), rel=1e-4)
 
 
 @presets_of(which_knee)
 def test_knees_are_drawn_where_the_sentence_says(opened: Any, preset: str) -> None:
     shell = opened(which_knee, preset)
-    r, picture, words = shell.result, shell._drawing, shell.sentence
+    r, picture, words = shell.result, shell.drawing, shell.sentence
     rows = (
         ("By the SLO", r.slo),
         ("by the plateau", r.plateau),
         ("by two straight", r.two_segments),
     )
     for index, (head, answer) in enumerate(rows):
-        marked, _ = xy(picture._marks[index])
+        marked, _ = xy(picture.marks[index])
         part = words[words.index(head) :]
         if answer.load is None:
             assert marked.size == 0
-            assert f"no knee: {answer.why_not}" in picture._words[index].get_text()
+            assert f"no knee: {answer.why_not}" in picture.words[index].get_text()
             assert f"there is no knee ({answer.why_not})" in re.split(r"[;.] ", part)[0]
             continue
         assert marked.tolist() == [answer.load]
-        for line in picture._knees[index]:
+        for line in picture.knees[index]:
             assert xy(line)[0].tolist() == [answer.load] * 2
         stated = re.search(r"the knee is at ([\d.,]+)", part)
         assert stated is not None
@@ -326,7 +326,7 @@ def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> Non
     shell = opened(which_knee, preset)
     r = shell.result
     if r.two_segments.load is None:
-        assert xy(shell._drawing._stick)[0].size == 0
+        assert xy(shell.drawing.stick)[0].size == 0
         return
     x, y = r.loads[r.used], r.throughput[:, r.used].mean(axis=0)
 
@@ -339,7 +339,7 @@ def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> Non
     least = min(fitted(bend)[0] for bend in bends)
     found, weights = fitted(r.two_segments.load)
     assert found <= least * (1 + 1e-9)
-    corner_x, corner_y = xy(shell._drawing._stick)
+    corner_x, corner_y = xy(shell.drawing.stick)
     assert corner_x[1] == pytest.approx(r.two_segments.load)
     expected = (
         weights[0] + weights[1] * corner_x + weights[2] * np.maximum(corner_x - corner_x[1], 0)
@@ -350,7 +350,7 @@ def test_two_pieces_are_the_best_that_there_are(opened: Any, preset: str) -> Non
 def test_five_runs_give_every_knee_of_the_chat_an_interval(opened: Any) -> None:
     shell = opened(which_knee, "Simulated chat")
     r = shell.result
-    for answer, band in zip((r.slo, r.plateau, r.two_segments), shell._drawing._bands, strict=True):
+    for answer, band in zip((r.slo, r.plateau, r.two_segments), shell.drawing.bands, strict=True):
         low, high = answer.band
         assert low < answer.load < high
         assert xy(band)[0].tolist() == [low, high]
@@ -374,11 +374,11 @@ def test_a_measured_sweep_was_run_once_and_offers_no_more_runs(opened: Any) -> N
 @pytest.mark.parametrize("present", [False, True])
 def test_no_knee_and_no_curve_runs_through_a_limits_words(preset: str, present: bool) -> None:
     shell = show(which_knee, preset, predict=False, present=present)
-    picture = shell._drawing
+    picture = shell.drawing
     renderer = FigureCanvasAgg(picture.figure).get_renderer()
-    for text, curve, panel in zip(picture._limit_words, picture._latencies, (1, 2), strict=True):
+    for text, curve, panel in zip(picture.limit_words, picture.latencies, (1, 2), strict=True):
         box = text.get_window_extent(renderer)
-        lines = [curve, *(knees[panel] for knees in picture._knees)]
+        lines = [curve, *(knees[panel] for knees in picture.knees)]
         for line in lines:
             path = line.get_transform().transform_path(line.get_path())
             assert not (len(path.vertices) and path.intersects_bbox(box, filled=False))
@@ -421,8 +421,8 @@ def test_a_sweep_that_begins_too_high_tells_nothing(opened: Any) -> None:
     for answer in (r.slo, r.plateau, r.two_segments):
         assert answer.why_not == "saturated at the first point"
     assert float(r.loads[r.first]) == 21
-    assert xy(shell._drawing._left_out)[0].tolist() == r.loads[: r.first].tolist()
-    assert xy(shell._drawing._points)[0].tolist() == r.loads[r.first :].tolist()
+    assert xy(shell.drawing.left_out)[0].tolist() == r.loads[: r.first].tolist()
+    assert xy(shell.drawing.points)[0].tolist() == r.loads[r.first :].tolist()
 
 
 def test_one_point_is_always_left(opened: Any) -> None:

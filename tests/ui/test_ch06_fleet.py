@@ -54,19 +54,19 @@ def presets_of(explorer: Any) -> Any:
 @presets_of(twenty_is_not_25)
 def test_rates_and_queue_are_counted_from_the_run(opened: Any, preset: str) -> None:
     shell = opened(twenty_is_not_25, preset)
-    r, picture = shell.result, shell._drawing
+    r, picture = shell.result, shell.drawing
     run = event(shell.parameters)
-    bars_min, arrived = xy(picture._arrived)
+    bars_min, arrived = xy(picture.arrived)
     wide_s = 60 * float(bars_min[1] - bars_min[0])
     for index in (3, bars_min.size // 2, bars_min.size - 3):
         start_s, end_s = 60 * bars_min[index : index + 2]
         here = (run.arrival_s >= start_s) & (run.arrival_s < end_s)
         assert arrived[index] == pytest.approx(here.sum() / wide_s)
         ended = (run.finish_s >= start_s) & (run.finish_s < end_s)
-        assert xy(picture._finished)[1][index] == pytest.approx(ended.sum() / wide_s)
-        assert xy(picture._p99)[1][index] == pytest.approx(np.quantile(run.ttft_s[here], 0.99))
+        assert xy(picture.finished)[1][index] == pytest.approx(ended.sum() / wide_s)
+        assert xy(picture.p99)[1][index] == pytest.approx(np.quantile(run.ttft_s[here], 0.99))
     minutes, waiting = xy(picture._waiting)
-    _, running = xy(picture._running)
+    _, running = xy(picture.running)
     for index in range(7, minutes.size, 61):
         now_s = 60 * minutes[index]
         there = (run.arrival_s <= now_s) & (run.finish_s > now_s)
@@ -88,11 +88,11 @@ def test_the_events_figures_are_those_of_its_own_requests(opened: Any, preset: s
     kept = float((ttft_s <= r.ttft_limit_s).mean())
     assert f"{percent(round(kept, 3))} of those that came then" in words
     assert f"their P99 was {seconds(r.event_p99_s)}" in words
-    (_,), (drawn,) = xy(shell._drawing._worst)
+    (_,), (drawn,) = xy(shell.drawing.worst)
     assert drawn == r.event_p99_s
-    assert seconds(r.event_p99_s) in shell._drawing._tail_words.get_text()
+    assert seconds(r.event_p99_s) in shell.drawing.tail_words.get_text()
     assert f"{r.most_waiting:,}" in words or r.most_waiting <= 5
-    assert np.all(xy(shell._drawing._held)[1] == r.held_per_s)
+    assert np.all(xy(shell.drawing.held)[1] == r.held_per_s)
     assert f"it holds {rounded(r.held_per_s)} requests/s" in words
 
 
@@ -199,19 +199,19 @@ def test_the_plan_is_the_sum_done_by_hand(opened: Any, preset: str) -> None:
 @presets_of(plan_fleet)
 def test_the_fleet_is_drawn_as_it_is_said(opened: Any, preset: str) -> None:
     shell = opened(plan_fleet, preset)
-    p, r, picture, words = shell.parameters, shell.result, shell._drawing, shell.sentence
+    p, r, picture, words = shell.parameters, shell.result, shell.drawing, shell.sentence
     replicas = r.ours.replicas
-    assert xy(picture._held)[1].tolist() == pytest.approx([replicas * r.holds_per_s] * 2)
+    assert xy(picture.held)[1].tolist() == pytest.approx([replicas * r.holds_per_s] * 2)
     failed = (replicas - p.failures) * r.holds_per_s
-    assert xy(picture._held_failed)[1].tolist() == pytest.approx([failed] * 2)
-    assert failed >= xy(picture._now)[1][0] == pytest.approx(r.peak_per_s)
-    bars = picture._bars.get_path().vertices.reshape(24, 5, 2)
+    assert xy(picture.held_failed)[1].tolist() == pytest.approx([failed] * 2)
+    assert failed >= xy(picture.now)[1][0] == pytest.approx(r.peak_per_s)
+    bars = picture.bars.get_path().vertices.reshape(24, 5, 2)
     assert bars[:, 2, 1] == pytest.approx(p.busiest_per_s * np.array(DAYS[p.day]) / 100)
-    more = picture._peak.get_path().vertices.reshape(24, 5, 2)
+    more = picture.peak.get_path().vertices.reshape(24, 5, 2)
     assert more[:, 2, 1] == pytest.approx(bars[:, 2, 1] * p.growth * p.burst)
     ends = [
         piece.get_path().vertices[:, 0].max()
-        for piece, (_, number) in zip(picture._pieces, r.reasons, strict=True)
+        for piece, (_, number) in zip(picture.pieces, r.reasons, strict=True)
         if number
     ]
     assert ends[-1] == replicas

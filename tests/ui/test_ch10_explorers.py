@@ -201,7 +201,7 @@ def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
         q for q in recorded_runs("cpu")[0].of("decode_gemm", p.precision)
         if (q.shape["width_in"], q.shape["width_out"]) == r.matrix and q.shape["batch"] == p.batch
     ]  # fmt: skip
-    x, y = xy(shell._drawing._here)
+    x, y = xy(shell.drawing._here)
     assert (x[0], y[0]) == (taken.flops / taken.bytes, taken.flops / taken.median_s)
     assert f"took {seconds(taken.median_s)}" in shell.sentence
     dense = fit_record(recorded_run(), p.precision).dense
@@ -211,14 +211,14 @@ def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
     assert r.fitted_s == pytest.approx(fitted_s)
     assert f"the fitted {seconds(fitted_s)}" in shell.sentence
     low, high = taken.flops / taken.p75_s, taken.flops / taken.p25_s
-    assert np.nanmin(xy(shell._drawing._band)[1]) == pytest.approx(low)
-    assert np.nanmax(xy(shell._drawing._band)[1]) == pytest.approx(high)
+    assert np.nanmin(xy(shell.drawing.band)[1]) == pytest.approx(low)
+    assert np.nanmax(xy(shell.drawing.band)[1]) == pytest.approx(high)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_every_product_of_the_record_is_drawn_once(opened: Any, precision: str) -> None:
     shell = opened(measured_roofline, precision=precision)
-    lines = (shell._drawing._chosen, shell._drawing._other, shell._drawing._square)
+    lines = (shell.drawing._chosen, shell.drawing.other, shell.drawing.square)
     drawn = sorted(pair for line in lines for pair in zip(*xy(line), strict=True))
     record = recorded_run()
     points = record.of("decode_gemm", precision) + record.of("matmul", precision)
@@ -228,11 +228,11 @@ def test_every_product_of_the_record_is_drawn_once(opened: Any, precision: str) 
 def test_roof_and_curve_are_the_fit(opened: Any) -> None:
     shell = opened(measured_roofline)
     dense = fit_record(recorded_run(), "bf16").dense
-    x, y = xy(shell._drawing._roof)
+    x, y = xy(shell.drawing.roof)
     assert np.allclose(y, np.minimum(dense.peak_flop_per_s, dense.bandwidth_bytes_per_s * x))
-    ridge = xy(shell._drawing._ridge)[0][0]
+    ridge = xy(shell.drawing.ridge)[0][0]
     assert ridge == pytest.approx(dense.peak_flop_per_s / dense.bandwidth_bytes_per_s)
-    x, y = xy(shell._drawing._curve)
+    x, y = xy(shell.drawing.curve)
     assert np.all(y <= np.minimum(dense.peak_flop_per_s, dense.bandwidth_bytes_per_s * x))
     far = sum(abs(residual) > 0.15 for residual in dense.residuals)
     assert shell.result.far_points == far
@@ -289,11 +289,11 @@ def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> Non
         if q.shape == {"batch": r.batch, "context_tokens": r.context_tokens}
     ]  # fmt: skip
     said_s = r.factor * predict_decode_s(fit, record.model, r.batch, r.context_tokens)
-    drawing = shell._drawing
-    assert drawing._measured.get_height() == pytest.approx(1e3 * taken.median_s)
-    heights = [box.get_height() for box in drawing._boxes]
+    drawing = shell.drawing
+    assert drawing.measured.get_height() == pytest.approx(1e3 * taken.median_s)
+    heights = [box.get_height() for box in drawing.boxes]
     assert sum(heights) == pytest.approx(1e3 * said_s)
-    assert [box.get_y() for box in drawing._boxes] == pytest.approx([0, *np.cumsum(heights)[:-1]])
+    assert [box.get_y() for box in drawing.boxes] == pytest.approx([0, *np.cumsum(heights)[:-1]])
     x, y = xy(drawing._here)
     assert (x[0], y[0]) == (r.batch, 1e3 * taken.median_s)
     kernels_s = predict_decode_s(fit, record.model, r.batch, r.context_tokens)
@@ -301,7 +301,7 @@ def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> Non
     assert said in shell.sentence
     # 10.2 ms, times 1.33, is 13.6 ms: “13.6 ms, times 1.33” would have somebody multiply twice
     assert (f") {seconds(said_s)}, " in shell.sentence) == p.calibrated
-    batch, step_ms = xy(drawing._curve)
+    batch, step_ms = xy(drawing.curve)
     for at in (1, len(batch) // 2):
         b = max(1, round(batch[at]))
         near_ms = 1e3 * r.factor * predict_decode_s(fit, record.model, b, r.context_tokens)
@@ -359,10 +359,10 @@ def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
     assert r.card.flop_per_s == pytest.approx(computed)
     assert r.yours.flop_per_s == pytest.approx(fit.dense.peak_flop_per_s)
     assert f"reads {rate_words(reached, 'B')} and computes" in shell.sentence
-    for lines, served in ((shell._drawing._yours, r.yours), (shell._drawing._card, r.card)):
+    for lines, served in ((shell.drawing._yours, r.yours), (shell.drawing._card, r.card)):
         assert xy(lines._here[0])[1][0] == served.here_s
         assert xy(lines._here[1])[1][0] == pytest.approx(p.batch / served.here_s)
-        solid = xy(lines._curves[0])[0]
+        solid = xy(lines.curves[0])[0]
         assert solid.max() <= max(served.room, 1)
 
 

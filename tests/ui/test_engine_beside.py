@@ -46,7 +46,7 @@ def test_mm1_beside_it_has_the_same_capacity(preset: str) -> None:
         spare = r.capacity_per_s * (1 - r.here_load)
         assert r.here_mm1_sojourn_s == pytest.approx(1 / spare, rel=1e-9)
     shell = explore.engine_beside_mm1(preset, predict=False)
-    assert shell._drawing._engine[0].get_ydata() == pytest.approx(r.engine_e2e_s)
+    assert shell.drawing.engine[0].get_ydata() == pytest.approx(r.engine_e2e_s)
     shell.close()
 
 

@@ -214,7 +214,7 @@ def test_no_words_leave_the_picture(explorer: Explorer, present: bool) -> None:
     """Cut-off words are what a projector shows first; DejaVu's widths are those of the browser."""
     for preset in explorer.presets:
         shell = show(explorer, preset.name, predict=False, present=present)
-        figure = shell._drawing.figure
+        figure = shell.drawing.figure
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         width, height = figure.get_size_inches() * figure.dpi
@@ -252,7 +252,7 @@ def test_the_frame_that_was_kept_is_the_one_that_would_be_drawn_anew(explorer: E
     shell = opened(explorer)
     for move in jumps(shell, 10, seed=4):
         shell.set_state(**move)
-        anew = LayeredSvg(shell._drawing)
+        anew = LayeredSvg(shell.drawing)
         anew._salt = shell._svg._salt
         assert shell._svg.frame_element() == anew.frame_element()
     shell.close()

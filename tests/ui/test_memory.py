@@ -39,9 +39,9 @@ def held_bytes() -> int:
 
 def artists(shell: Any) -> int:
     """How many artists lie on the picture and in its data layer; ticks come and go with limits."""
-    figure = shell._drawing.figure
+    figure = shell.drawing.figure
     laid = [len(place.get_children()) for place in (figure, *figure.axes)]
-    return sum(laid) + len(list(shell._drawing.data()))
+    return sum(laid) + len(list(shell.drawing.data()))
 
 
 def forget_results() -> None:

@@ -37,7 +37,7 @@ def test_a_played_parameter_is_checked_as_any_whole_number() -> None:
 def test_the_button_runs_over_the_slider_s_range_and_is_tied_to_it() -> None:
     shell = show(four_ways, predict=False)
     (button,) = buttons_of(shell)
-    slider = shell._controls["played"]
+    slider = shell.controls["played"]
     assert (button.min, button.max, button.step) == (slider.min, slider.max, slider.step)
     assert button.value == slider.value
     (link,) = [widget for widget in shell._all if type(widget).__name__ == "DirectionalLink"]
@@ -49,15 +49,15 @@ def test_the_button_runs_over_the_slider_s_range_and_is_tied_to_it() -> None:
 def test_it_plays_on_from_where_the_slider_was_put() -> None:
     shell = show(four_ways, predict=False)
     (button,) = buttons_of(shell)
-    shell._controls["played"].value = 40
+    shell.controls["played"].value = 40
     assert button.value == 40
     shell.set_state(played=60)
     assert button.value == 60
     # while it plays, a slider that is a tick behind does not hold it back; a hand does
     button.playing = True
-    shell._controls["played"].value = 58
+    shell.controls["played"].value = 58
     assert button.value == 60
-    shell._controls["played"].value = 10
+    shell.controls["played"].value = 10
     assert button.value == 10
     shell.close()
 

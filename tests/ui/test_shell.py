@@ -126,10 +126,10 @@ def test_limits_hold_then_snap() -> None:
 def test_moving_a_slider_leaves_the_preset() -> None:
     """A story under settings that are no longer its own misleads."""
     shell = explore.hockey_stick("Quiet Tuesday", predict=False)
-    shell._controls["arrival_rate_per_s"].value = 6.0
-    assert shell._presets.value != "Quiet Tuesday"
+    shell.controls["arrival_rate_per_s"].value = 6.0
+    assert shell.presets.value != "Quiet Tuesday"
     assert shell.parameters.arrival_rate_per_s == 6.0
-    shell._presets.value = "Over the edge"
+    shell.presets.value = "Over the edge"
     assert shell.parameters.arrival_rate_per_s == 10.5
     assert "10.5 requests a second" in shell._story.value
     shell.close()
@@ -138,9 +138,9 @@ def test_moving_a_slider_leaves_the_preset() -> None:
 def test_rounding_noise_of_the_browser_is_no_new_setting() -> None:
     """Chromium's slider sends 9.999999999999998 for 10; that is not the reader's own setting."""
     shell = explore.hockey_stick("Friday-night burst", predict=False)
-    shell._controls["service_rate_per_s"].value = 9.999999999999998
+    shell.controls["service_rate_per_s"].value = 9.999999999999998
     assert shell.parameters.service_rate_per_s == 10.0
-    assert shell._presets.value == "Friday-night burst"
+    assert shell.presets.value == "Friday-night burst"
     shell.close()
 
 

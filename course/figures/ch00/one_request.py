@@ -72,28 +72,28 @@ class OneRequestPicture(Picture):
     def build(self, figure: Figure) -> None:
         """Make two axes over one time, and the empty boxes."""
         left, bottom = (0.21, 0.19) if self.present else (0.12, 0.13)
-        self._steps: Axes = figure.add_axes((left, 0.56, 0.96 - left, 0.29))
+        self.steps: Axes = figure.add_axes((left, 0.56, 0.96 - left, 0.29))
         self._cache: Axes = figure.add_axes(
-            (left, bottom, 0.96 - left, 0.47 - bottom), sharex=self._steps
+            (left, bottom, 0.96 - left, 0.47 - bottom), sharex=self.steps
         )
-        self._steps.set(xlim=(0, 1), ylim=(0, 1.9), yticks=[])
-        self._steps.grid(visible=False)
-        self._steps.tick_params(labelbottom=False)
-        self._steps.spines["left"].set_visible(False)
+        self.steps.set(xlim=(0, 1), ylim=(0, 1.9), yticks=[])
+        self.steps.grid(visible=False)
+        self.steps.tick_params(labelbottom=False)
+        self.steps.spines["left"].set_visible(False)
         self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
         self._cache.set_ylabel("KV cache\n(tokens)")
         box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
         empty = Path(np.empty((0, 2)))
         self._prefill = self.keep(
-            self._steps.add_patch(PathPatch(empty, facecolor=BLUE, hatch="//", **box))
+            self.steps.add_patch(PathPatch(empty, facecolor=BLUE, hatch="//", **box))
         )
-        self._decode = self.keep(self._steps.add_patch(PathPatch(empty, facecolor=ORANGE, **box)))
+        self.decode = self.keep(self.steps.add_patch(PathPatch(empty, facecolor=ORANGE, **box)))
         self._kv = self.line(self._cache, GREEN, drawstyle="steps-post")
-        self._first = self.line(self._steps, INK, linewidth=1.2, linestyle=(0, (2, 2)))
-        self._ttft = self.line(self._steps, BLUE, linewidth=1.4, marker="|", markersize=9)
-        self._rest = self.line(self._steps, ORANGE, linewidth=1.4, marker="|", markersize=9)
-        self._ttft_words = self.label(self._steps, BLUE, va="bottom", ha="left")
-        self._rest_words = self.label(self._steps, ORANGE, va="bottom", ha="right")
+        self._first = self.line(self.steps, INK, linewidth=1.2, linestyle=(0, (2, 2)))
+        self._ttft = self.line(self.steps, BLUE, linewidth=1.4, marker="|", markersize=9)
+        self._rest = self.line(self.steps, ORANGE, linewidth=1.4, marker="|", markersize=9)
+        self._ttft_words = self.label(self.steps, BLUE, va="bottom", ha="left")
+        self._rest_words = self.label(self.steps, ORANGE, va="bottom", ha="right")
         self._kv_words = self.label(self._cache, GREEN, va="bottom", ha="right")
         figure.legend(
             handles=[
@@ -105,17 +105,17 @@ class OneRequestPicture(Picture):
 
     def update(self, result: OneRequest, guess: Point | None) -> None:
         """Move everything to `result`; a guess has no place in this picture."""
-        right = held_limit(self._steps.get_xlim()[1], result.e2e_s)
+        right = held_limit(self.steps.get_xlim()[1], result.e2e_s)
         top = held_limit(self._cache.get_ylim()[1], 1.2 * float(result.kv_tokens[-1]))
-        self._steps.set_xlim(0, right)
+        self.steps.set_xlim(0, right)
         self._cache.set_ylim(0, top)
         prefill = result.step_prefill_tokens > 0
         start, end = result.step_start_s, result.step_end_s
         self._prefill.set_path(_boxes(start[prefill], end[prefill], 0.1, 0.9))
-        self._decode.set_path(_boxes(start[~prefill], end[~prefill], 0.1, 0.9))
+        self.decode.set_path(_boxes(start[~prefill], end[~prefill], 0.1, 0.9))
         # The white edges that part the boxes would cover boxes of a few points' width.
         points = 0.86 * 72 * self.size[0] * result.tpot_s / right if result.decode_steps else 1.0
-        self._decode.set_linewidth(min(0.6, 0.2 * points))
+        self.decode.set_linewidth(min(0.6, 0.2 * points))
         self._kv.set_data([0, *end], [0, *result.kv_tokens])
         self._first.set_data([result.ttft_s] * 2, [0, 1.15])
         self._ttft.set_data([0, result.ttft_s], [1.15, 1.15])

@@ -70,7 +70,7 @@ class TensionPicture(Picture):
             "wait: P95 TTFT (s)",
             "goodput: good requests/s",
         ]
-        self._panels: list[Axes] = []
+        self.panels: list[Axes] = []
         for (left, bottom), title in zip(spots, titles, strict=True):
             axes = figure.add_axes((left, bottom, 0.38, height))
             axes.set_title(title, loc="left", fontsize="medium")
@@ -79,41 +79,41 @@ class TensionPicture(Picture):
             axes.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256]))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-            self._panels.append(axes)
-        for axes in self._panels[2:]:
+            self.panels.append(axes)
+        for axes in self.panels[2:]:
             axes.set_xlabel("users at the same time")
-        for axes, top in zip(self._panels, (5000, 50, 100, 2), strict=True):
+        for axes, top in zip(self.panels, (5000, 50, 100, 2), strict=True):
             axes.set_ylim(0, top)
-        wait = self._panels[2]
+        wait = self.panels[2]
         wait.set_yscale("log")
         wait.set_ylim(0.01, 1000)
         wait.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         wait.yaxis.set_minor_locator(NullLocator())
-        self._curves = [
+        self.curves = [
             self.line(axes, colour, label="simulated") for axes, colour in zip(
-                self._panels, (BLUE, ORANGE, ORANGE, GREEN), strict=True)
+                self.panels, (BLUE, ORANGE, ORANGE, GREEN), strict=True)
         ]  # fmt: skip
         self._dots = [
             self.line(axes, INK, marker="o", markersize=5, markerfacecolor="white", linestyle="",
                       label="measured")
-            for axes in self._panels[:3]
+            for axes in self.panels[:3]
         ]  # fmt: skip
         promise = {"linewidth": 1.4, "linestyle": (0, (6, 1.5, 1, 1.5)), "label": "promise"}
-        self._promises = [self.line(axes, GREEN, **promise) for axes in self._panels[1:3]]
+        self._promises = [self.line(axes, GREEN, **promise) for axes in self.panels[1:3]]
         here = {"linewidth": 1.2, "linestyle": (0, (2, 2)), "zorder": 1}
-        self._here = [self.line(axes, INK, **here) for axes in self._panels]
-        self._marks = [
+        self._here = [self.line(axes, INK, **here) for axes in self.panels]
+        self.marks = [
             self.line(axes, INK, marker="D", linestyle="", zorder=6, label="your load")
-            for axes in self._panels
+            for axes in self.panels
         ]
-        self._held = [
+        self.held = [
             self.line(axes, GREEN, linewidth=9, solid_capstyle="butt", alpha=0.45, zorder=1,
                       clip_on=False, label="95 % keep both promises")
-            for axes in self._panels
+            for axes in self.panels
         ]  # fmt: skip
-        self._words = [self.label(axes, INK, va="bottom", zorder=8) for axes in self._panels]
+        self.words = [self.label(axes, INK, va="bottom", zorder=8) for axes in self.panels]
         handles = [
-            self._curves[0], self._dots[0], self._promises[0], self._held[0], self._marks[0],
+            self.curves[0], self._dots[0], self._promises[0], self.held[0], self.marks[0],
         ]  # fmt: skip
         figure.legend(
             handles=handles, loc="upper center", ncols=3 if self.present else 5,
@@ -133,24 +133,24 @@ class TensionPicture(Picture):
             f"{rounded(result.tokens_per_s)}/s", seconds(result.tpot_p95_s),
             seconds(result.ttft_p95_s), f"{rounded(result.good_per_s)}/s",
         ]  # fmt: skip
-        for i, (axes, (line, points, here)) in enumerate(zip(self._panels, drawn, strict=True)):
+        for i, (axes, (line, points, here)) in enumerate(zip(self.panels, drawn, strict=True)):
             if i != 2:
                 most = float(np.nanmax(np.concatenate([line, points, [here]])))
                 axes.set_ylim(0, held_limit(axes.get_ylim()[1], 1.12 * most, shrink_below=0.3))
             low, high = axes.get_ylim()
-            self._curves[i].set_data(curve.users, line)
+            self.curves[i].set_data(curve.users, line)
             if i < 3:
                 self._dots[i].set_data(dots.users, points)
             self._here[i].set_data([result.users] * 2, [low, high])
             held = [0.9, result.held_users] if result.held_users else []
-            self._held[i].set_data(held, [low] * len(held))
-            self._marks[i].set_data([result.users], [here])
+            self.held[i].set_data(held, [low] * len(held))
+            self.marks[i].set_data([result.users], [here])
             self._say(i, result.users, here, spoken[i])
         self._promises[0].set_data([0.9, 580], [1e3 * result.tpot_promise_s] * 2)
         self._promises[1].set_data([0.9, 580], [result.ttft_promise_s] * 2)
 
     def _say(self, i: int, users: int, y: float, words: str) -> None:
-        axes, text = self._panels[i], self._words[i]
+        axes, text = self.panels[i], self.words[i]
         low, high = axes.get_ylim()
         on_left = users > 20
         text.set_horizontalalignment("right" if on_left else "left")

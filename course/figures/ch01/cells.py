@@ -27,10 +27,10 @@ class Cells(Artist):
         super().__init__()
         self._cells: Sequence[Cell] = ()
         # It carries font, colour and anchor, and is never drawn itself.
-        self._look = axes.text(0, 0, "", ha=ha, visible=False, **options)
+        self.look = axes.text(0, 0, "", ha=ha, visible=False, **options)
         self.set_figure(axes.figure)
         axes.add_artist(self)
-        self.set_zorder(self._look.get_zorder())
+        self.set_zorder(self.look.get_zorder())
 
     @property
     def cells(self) -> Sequence[Cell]:
@@ -43,7 +43,7 @@ class Cells(Artist):
 
     def draw(self, renderer: RendererBase) -> None:
         """Draw every cell's words, anchored at its place."""
-        look, font = self._look, self._look.get_fontproperties()
+        look, font = self.look, self.look.get_fontproperties()
         if not self.get_visible() or not self._cells:
             return
         renderer.open_group("cells", self.get_gid())

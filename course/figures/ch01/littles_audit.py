@@ -183,15 +183,15 @@ class LittlesAuditPicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Write all heads and labels, and make a bar and a figure for each row."""
-        at = self._at = _PRESENT if self.present else _PAGE
+        at = self.at = _PRESENT if self.present else _PAGE
         figure.set_size_inches(at.width / 72, at.height / 72)
         axes: Axes = figure.add_axes((0, 0, 1, 1))
         axes.set(xlim=(0, at.width), ylim=(at.height, 0), xticks=[], yticks=[])
         axes.set_axis_off()
         self._axes = axes
         self._middle: dict[str, float] = {}
-        self._bars: dict[str, PathPatch] = {}
-        self._words: dict[str, Text] = {}
+        self.bars: dict[str, PathPatch] = {}
+        self.words: dict[str, Text] = {}
         self._verdicts: list[Text] = []
         y = 0.0
         for head, rows in _GROUPS:
@@ -206,21 +206,21 @@ class LittlesAuditPicture(Picture):
                 self._build_row(key, words, colour, hatch, y + at.row / 2)
                 y += at.row
         self._waiting = self._bar(ORANGE, "x")
-        self._guess = self.line(
+        self.guess = self.line(
             axes, PURPLE, marker="*", markersize=15, linestyle="", zorder=7, markeredgecolor=INK,
             markeredgewidth=0.8, clip_on=False,
         )  # fmt: skip
         self._scales: dict[str, float] = {"time": 0.0, "pace": 0.0, "rate": 0.0}
 
     def _build_row(self, key: str, words: str, colour: str, hatch: str, middle: float) -> None:
-        at = self._at
+        at = self.at
         self._middle[key] = middle
         self._axes.text(
             at.labels, middle, words, ha="right", va="center_baseline", fontsize=at.font,
             color=TEXT_OF[colour],
         )  # fmt: skip
-        self._bars[key] = self._bar(colour, hatch)
-        self._words[key] = self._figure_words(colour)
+        self.bars[key] = self._bar(colour, hatch)
+        self.words[key] = self._figure_words(colour)
 
     def _bar(self, colour: str, hatch: str) -> PathPatch:
         patch = PathPatch(
@@ -231,7 +231,7 @@ class LittlesAuditPicture(Picture):
         return kept
 
     def _figure_words(self, colour: str) -> Text:
-        return self.label(self._axes, colour, va="center_baseline", fontsize=self._at.font)
+        return self.label(self._axes, colour, va="center_baseline", fontsize=self.at.font)
 
     def update(self, result: LittlesAudit, guess: Point | None) -> None:
         """Move everything to `result`; a guess is a mean wait in seconds."""
@@ -257,23 +257,23 @@ class LittlesAuditPicture(Picture):
         return self._scales[group]
 
     def _show(self, key: str, share: float, words: str) -> None:
-        at = self._at
+        at = self.at
         end = at.bars + (at.right - at.bars) * min(share, 1.0)
-        self._bars[key].set_path(self._box(at.bars, end, self._middle[key]))
-        place(self._words[key], end + 5, self._middle[key], words)
+        self.bars[key].set_path(self._box(at.bars, end, self._middle[key]))
+        place(self.words[key], end + 5, self._middle[key], words)
 
     def _box(self, left: float, right: float, middle: float) -> Path:
-        half = 0.32 * self._at.row
+        half = 0.32 * self.at.row
         corners = [(left, middle - half), (right, middle - half), (right, middle + half)]
         return Path([*corners, (left, middle + half), (left, middle - half)], closed=True)
 
     def _show_users(self, result: LittlesAudit) -> None:
         """One bar for all users, split into those in seats and those who wait."""
-        at, middle = self._at, self._middle["users"]
+        at, middle = self.at, self._middle["users"]
         border = at.bars + (at.right - at.bars) * result.running / result.users
-        self._bars["users"].set_path(self._box(at.bars, border, middle))
+        self.bars["users"].set_path(self._box(at.bars, border, middle))
         self._waiting.set_path(self._box(border, at.right, middle))
-        place(self._words["users"], at.right + 5, middle, f"{result.users}")
+        place(self.words["users"], at.right + 5, middle, f"{result.users}")
         waiting = f", {result.waiting} waiting" if result.waiting else ", nobody waits"
         seats = "seat" if result.running == 1 else "seats"
         where = self._verdicts[0]
@@ -297,8 +297,8 @@ class LittlesAuditPicture(Picture):
 
     def _show_guess(self, guess: Point | None, scale: float) -> None:
         if guess is None:
-            self._guess.set_data([], [])
+            self.guess.set_data([], [])
             return
-        at = self._at
+        at = self.at
         x = at.bars + (at.right - at.bars) * min(max(guess[0] / scale, 0.0), 1.0)
-        self._guess.set_data([x], [self._middle["wait"]])
+        self.guess.set_data([x], [self._middle["wait"]])

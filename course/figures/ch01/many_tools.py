@@ -186,16 +186,16 @@ class ManyToolsPicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make the time axis, the table's frame for few and for all tools, and empty artists."""
-        self._at = _PRESENT if self.present else _PAGE
-        figure.set_size_inches(self._at.width / 72, self._at.height / 72)
+        self.at = _PRESENT if self.present else _PAGE
+        figure.set_size_inches(self.at.width / 72, self.at.height / 72)
         self._time: Axes = figure.add_axes((0, 0.5, 1, 0.5))
         self._table: Axes = figure.add_axes((0, 0, 1, 1))
-        self._table.set(xlim=(0, self._at.width), ylim=(self._at.height, 0), xticks=[], yticks=[])
+        self._table.set(xlim=(0, self.at.width), ylim=(self.at.height, 0), xticks=[], yticks=[])
         self._table.set_axis_off()
         self._build_time()
         self._build_table()
         self._rows: tuple[str, ...] = ()
-        self._scale = 0.0
+        self.scale = 0.0
         self._metric = ""
 
     # --- the requests -----------------------------------------------------------------------
@@ -210,9 +210,7 @@ class ManyToolsPicture(Picture):
         axes.set_xlabel("ms since the load generator began", labelpad=1)
         wide = 1.4 if self.present else 1.0
         self._spans = self.line(axes, MUTED, linewidth=1.0 * wide, zorder=2)
-        self._held = self.line(
-            axes, PURPLE, linewidth=2.2 * wide, linestyle=(0, (1, 1.2)), zorder=2
-        )
+        self.held = self.line(axes, PURPLE, linewidth=2.2 * wide, linestyle=(0, (1, 1.2)), zorder=2)
         self._sent = self.line(
             axes, INK, marker="|", markersize=11 * wide, markeredgewidth=1.6 * wide, linestyle="",
             zorder=3,
@@ -226,9 +224,9 @@ class ManyToolsPicture(Picture):
             markeredgecolor="white", markeredgewidth=0.8,
         )  # fmt: skip
         dots = axes.scatter([], [], color=BLUE, edgecolors="white", linewidths=0.7, zorder=4)
-        self._chunks: PathCollection = self.keep(dots)
-        self._sizes: Cells = self.keep(
-            Cells(axes, ha="center", fontsize=self._at.font - 1, color=TEXT_OF[BLUE], zorder=6)
+        self.chunks: PathCollection = self.keep(dots)
+        self.sizes: Cells = self.keep(
+            Cells(axes, ha="center", fontsize=self.at.font - 1, color=TEXT_OF[BLUE], zorder=6)
         )
         self._stopwatch = self.line(
             axes, INK, linewidth=1.2, linestyle=(0, (4, 2)), zorder=1, clip_on=False
@@ -249,11 +247,11 @@ class ManyToolsPicture(Picture):
             mark(ORANGE, "X", 8, "failed", markeredgecolor="white"),
             Line2D([], [], color=PURPLE, linewidth=2.2, linestyle=(0, (1, 1.2)), label="held back"),
         ]
-        height = self._at.height
+        height = self.at.height
         self._time.figure.legend(
             handles=handles, loc="upper left", ncols=4, handletextpad=0.3, columnspacing=1.1,
             bbox_to_anchor=(0.0, 1 + 3 / height), borderpad=0.2, handlelength=1.3,
-            fontsize=self._at.font,
+            fontsize=self.at.font,
         )  # fmt: skip
 
     def _show_requests(self, result: ManyTools) -> None:
@@ -275,7 +273,7 @@ class ManyToolsPicture(Picture):
                 _add(held, scheduled, sent, row)
             dots += [(1000 * at, row, tokens) for at, tokens in request.chunks]
         self._spans.set_data(*spans)
-        self._held.set_data(*held)
+        self.held.set_data(*held)
         rows = range(len(result.requests))
         self._sent.set_data([1000 * r.sent_s for r in result.requests], rows)
         answered = [(1000 * r.end_s, i) for i, r in enumerate(result.requests) if not r.error]
@@ -288,15 +286,15 @@ class ManyToolsPicture(Picture):
 
     def _show_dots(self, dots: list[tuple[float, int, int]]) -> None:
         grown = 1.7 if self.present else 1.0
-        self._chunks.set_offsets([(x, y) for x, y, _ in dots])
-        self._chunks.set_sizes([grown * (26 + 30 * min(tokens - 1, 7)) for _, _, tokens in dots])
-        self._sizes.show([(x, y - 0.3, str(tokens)) for x, y, tokens in dots if tokens > 1])
+        self.chunks.set_offsets([(x, y) for x, y, _ in dots])
+        self.chunks.set_sizes([grown * (26 + 30 * min(tokens - 1, 7)) for _, _, tokens in dots])
+        self.sizes.show([(x, y - 0.3, str(tokens)) for x, y, tokens in dots if tokens > 1])
 
     # --- the table --------------------------------------------------------------------------
 
     def _build_table(self) -> None:
-        axes, at = self._table, self._at
-        self._names: dict[tuple[str, ...], list[Any]] = {}
+        axes, at = self._table, self.at
+        self.names: dict[tuple[str, ...], list[Any]] = {}
         self._heads = [
             axes.text(
                 at.right_of(column), 0, "\n".join(METRICS[field].head), ha="right", va="bottom",
@@ -309,14 +307,14 @@ class ManyToolsPicture(Picture):
         )
         self._rule = axes.plot([], [], color=MUTED, linewidth=0.8)[0]
         self._own_rule = axes.plot([], [], color=MUTED, linewidth=0.5)[0]
-        self._band: Rectangle = self.keep(
+        self.band: Rectangle = self.keep(
             axes.add_patch(
                 Rectangle((0, 0), at.pitch_x, 10, facecolor="#dcebf5", linewidth=0, zorder=0.5)
             )
         )
-        self._figures: Cells = self.keep(Cells(axes, fontsize=at.font, color=INK, zorder=4))
+        self.figures: Cells = self.keep(Cells(axes, fontsize=at.font, color=INK, zorder=4))
         empty = Path(np.empty((0, 2)))
-        self._tool_bars: PathPatch = self.keep(
+        self.tool_bars: PathPatch = self.keep(
             axes.add_patch(PathPatch(empty, facecolor=BLUE, linewidth=0, zorder=3))
         )
         self._own_bar: PathPatch = self.keep(
@@ -326,7 +324,7 @@ class ManyToolsPicture(Picture):
         )
         self._bars_head = self.label(axes, BLUE, ha="left", va="bottom", fontsize=at.font)
         self._guess_rule = self.line(axes, PURPLE, linewidth=1.4, linestyle=(0, (1, 2)), zorder=5)
-        self._guess_star = self.line(
+        self.guess_star = self.line(
             axes, PURPLE, marker="*", markersize=13, linestyle="", zorder=7,
             markeredgecolor=INK, markeredgewidth=0.8, clip_on=False,
         )  # fmt: skip
@@ -337,35 +335,35 @@ class ManyToolsPicture(Picture):
         if names == self._rows:
             return
         self._rows = names
-        at = self._at
+        at = self.at
         few = len(rows) < 8
         self._pitch = at.font * (1.9 if few else 1.42)
-        self._top = at.height - self._pitch * len(rows) - 7
-        if names not in self._names:
-            self._names[names] = [
+        self.top = at.height - self._pitch * len(rows) - 7
+        if names not in self.names:
+            self.names[names] = [
                 self._table.text(
                     8, self._base_of(i), name, ha="left", va="baseline", fontsize=at.font,
                     color=TEXT_OF[GREEN] if rows[i].ours else INK,
                 )
                 for i, name in enumerate(names)
             ]  # fmt: skip
-        for key, texts in self._names.items():
+        for key, texts in self.names.items():
             for text in texts:
                 text.set_visible(key == names)
         for head in (*self._heads, self._unit):
-            head.set_y(self._top - 3)
-        self._rule.set_data([5, at.width - 5], [self._top] * 2)
-        own = self._top + self._pitch * (len(rows) - 1)
+            head.set_y(self.top - 3)
+        self._rule.set_data([5, at.width - 5], [self.top] * 2)
+        own = self.top + self._pitch * (len(rows) - 1)
         self._own_rule.set_data([5, at.width - 5], [own] * 2)
         heads_height = 3.4 * at.font
         foot = (34 if self.present else 27) + heads_height
         time_top = (38 if self.present else 28) / at.height
-        bottom = (at.height - self._top + foot) / at.height
+        bottom = (at.height - self.top + foot) / at.height
         left = at.timeline_left / at.width
         self._time.set_position((left, bottom, 1 - 20 / at.width - left, 1 - time_top - bottom))
 
     def _base_of(self, row: int) -> float:
-        return self._top + self._pitch * (row + 0.5) + 0.36 * self._at.font
+        return self.top + self._pitch * (row + 0.5) + 0.36 * self.at.font
 
     def frame_key(self) -> tuple[object, ...]:
         """The names of the tools belong to the frame, and with them the place of everything."""
@@ -375,53 +373,53 @@ class ManyToolsPicture(Picture):
         """Move everything to `result`; the guess is a factor on the smallest bar."""
         self._lay_out(result.rows)
         self._show_requests(result)
-        at = self._at
+        at = self.at
         cells: list[Cell] = [
             (at.right_of(column), self._base_of(i), row.printed(field))
             for i, row in enumerate(result.rows)
             for column, field in enumerate(at.columns)
         ]
-        self._figures.show(cells)
+        self.figures.show(cells)
         shown = result.metric in at.columns
-        self._band.set_visible(shown)
+        self.band.set_visible(shown)
         if shown:
             left = at.right_of(at.columns.index(result.metric)) - at.pitch_x + 3.5
-            self._band.set_bounds(left, self._top, at.pitch_x, self._pitch * len(result.rows))
+            self.band.set_bounds(left, self.top, at.pitch_x, self._pitch * len(result.rows))
         self._show_bars(result, guess)
 
     def _show_bars(self, result: ManyTools, guess: Point | None) -> None:
         values = [row.value(result.metric) for row in result.rows]
         most = max([v for v in values if v is not None], default=0.0)
         if result.metric != self._metric:
-            self._metric, self._scale = result.metric, 0.0
-        self._scale = held_limit(self._scale, most, shrink_below=0.4)
-        left, right = self._at.bars
+            self._metric, self.scale = result.metric, 0.0
+        self.scale = held_limit(self.scale, most, shrink_below=0.4)
+        left, right = self.at.bars
         half = 0.3 * self._pitch
         boxes: tuple[list[Path], list[Path]] = ([], [])
         for i, (row, value) in enumerate(zip(result.rows, values, strict=True)):
             if value:
-                middle = self._top + self._pitch * (i + 0.5)
-                long = (right - left) * value / self._scale
+                middle = self.top + self._pitch * (i + 0.5)
+                long = (right - left) * value / self.scale
                 boxes[row.ours].append(_box(left, left + long, middle - half, middle + half))
         empty = Path(np.empty((0, 2)))
-        for patch, paths in ((self._tool_bars, boxes[0]), (self._own_bar, boxes[1])):
+        for patch, paths in ((self.tool_bars, boxes[0]), (self._own_bar, boxes[1])):
             patch.set_path(Path.make_compound_path(*paths) if paths else empty)
         head = METRICS[result.metric].head
         unit = "ms" if METRICS[result.metric].is_time else ""
-        place(self._bars_head, left, self._top - 3, f"{head[0]}\n{head[1]} {unit}".rstrip())
+        place(self._bars_head, left, self.top - 3, f"{head[0]}\n{head[1]} {unit}".rstrip())
         self._show_guess(result, guess)
 
     def _show_guess(self, result: ManyTools, guess: Point | None) -> None:
         least = None if result.smallest is None else result.smallest.value(result.metric)
         if guess is None or not least:
             self._guess_rule.set_data([], [])
-            self._guess_star.set_data([], [])
+            self.guess_star.set_data([], [])
             return
-        left, right = self._at.bars
-        x = left + (right - left) * min(max(guess[0] * least / self._scale, 0.0), 1.0)
-        foot = self._top + self._pitch * (len(result.rows) - 1)
-        self._guess_rule.set_data([x, x], [self._top, foot])
-        self._guess_star.set_data([x], [self._top])
+        left, right = self.at.bars
+        x = left + (right - left) * min(max(guess[0] * least / self.scale, 0.0), 1.0)
+        foot = self.top + self._pitch * (len(result.rows) - 1)
+        self._guess_rule.set_data([x, x], [self.top, foot])
+        self.guess_star.set_data([x], [self.top])
 
 
 def _box(left: float, right: float, low: float, high: float) -> Path:

@@ -137,27 +137,27 @@ class OneLifePicture(Picture):
             "queue": (YELLOW, "xx"), "prefill": (BLUE, "//"), "decode": (ORANGE, ""),
             "stall": (PURPLE, "\\\\"),
         }  # fmt: skip
-        self._boxes: dict[str, Rectangle] = {
+        self.boxes: dict[str, Rectangle] = {
             name: self.keep(
                 axes.add_patch(Rectangle((0, 0), 0, _SERVER, facecolor=colour, hatch=hatch, **box))
             )
             for name, (colour, hatch) in looks.items()
         }
-        self._boxes["stall"].set_zorder(5)
+        self.boxes["stall"].set_zorder(5)
         # White cuts between the decode steps: one line is drawn faster than a box for each.
         self._cuts = self.line(axes, "white", zorder=4)
-        self._ticks = self.line(axes, INK, zorder=4)
+        self.ticks = self.line(axes, INK, zorder=4)
         self._legs = self.line(
             axes, MUTED, linewidth=1.3, linestyle=(0, (3, 1.5)), zorder=2, label="network"
         )
         bracket = {"linewidth": 1.4, "marker": "|", "markersize": 9}
-        self._brackets = [self.line(axes, c, **bracket) for c in (BLUE, ORANGE, INK)]
-        self._bracket_words = [
+        self.brackets = [self.line(axes, c, **bracket) for c in (BLUE, ORANGE, INK)]
+        self.bracket_words = [
             self.label(axes, BLUE, va="bottom", ha="left", zorder=8),
             self.label(axes, ORANGE, va="bottom", ha="right", zorder=8),
             self.label(axes, INK, va="bottom", ha="left", zorder=8),
         ]
-        self._time_guess = GuessMark(self, axes)
+        self.time_guess = GuessMark(self, axes)
 
     def _build_gaps(self) -> None:
         axes = self._gaps
@@ -170,17 +170,17 @@ class OneLifePicture(Picture):
         axes.axhspan(_GAP_LIMITS[0], FLUENT_S, facecolor="#eef7f3", linewidth=0)
         axes.axhspan(DRAGS_S, _GAP_LIMITS[1], facecolor="#fbf0ea", linewidth=0)
         axes.text(0.008, 0.965, "gap before each arrival (ITL)", transform=axes.transAxes, va="top")
-        self._steps = self.line(axes, INK, drawstyle="steps-pre", linewidth=1.5, zorder=4)
-        self._mean = self.line(axes, ORANGE, linestyle=(0, (5, 2)), zorder=5)
+        self.steps = self.line(axes, INK, drawstyle="steps-pre", linewidth=1.5, zorder=4)
+        self.mean = self.line(axes, ORANGE, linestyle=(0, (5, 2)), zorder=5)
         self._mean_words = self.label(axes, ORANGE, ha="left", zorder=8)
-        self._peak = self.line(axes, PURPLE, marker="v", linestyle="", zorder=6)
+        self.peak = self.line(axes, PURPLE, marker="v", linestyle="", zorder=6)
         self._peak_words = self.label(axes, PURPLE, va="center", zorder=8)
         for y, words in ((FLUENT_S, "reads fluently"), (_GAP_LIMITS[1], "drags")):
             axes.text(
                 0.995, 0.9 * y, words, transform=axes.get_yaxis_transform(), color=MUTED,
                 ha="right", va="top",
             )  # fmt: skip
-        self._gap_star = self.line(
+        self.gap_star = self.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
@@ -197,7 +197,7 @@ class OneLifePicture(Picture):
             axes.text(0.03, 4.32 - row, name, va="bottom", ha="left")
         # All bars in one line, and value and ratio in one text: each artist costs time to draw.
         self._ratio_bars = self.line(axes, PURPLE, linewidth=9, solid_capstyle="butt")
-        self._ratio_words = [
+        self.ratio_words = [
             self.label(axes, INK, va="center", ha="right", linespacing=1.35) for _ in range(5)
         ]
 
@@ -223,9 +223,9 @@ class OneLifePicture(Picture):
             "stall": (result.stall_end_s - result.stall_s, result.stall_end_s),
         }
         for name, (start, end) in spans.items():
-            self._boxes[name].set_bounds(start, 0, end - start, _SERVER)
+            self.boxes[name].set_bounds(start, 0, end - start, _SERVER)
             # A box without width would still show its white edge, as a cut that is not there.
-            self._boxes[name].set_visible(end > start)
+            self.boxes[name].set_visible(end > start)
         steps = self._points(result.step_s, right)
         # Where a step is narrower than its cut, only white would be left.
         shown = result.made_s[1:-1] if steps > 1.5 else result.made_s[:0]
@@ -234,9 +234,9 @@ class OneLifePicture(Picture):
 
     def _show_reader(self, result: OneLife, right: float) -> None:
         low, high = _READER - 0.2, _READER + 0.2
-        self._ticks.set_data(*bars((at, (low, high)) for at in result.arrivals_s.tolist()))
+        self.ticks.set_data(*bars((at, (low, high)) for at in result.arrivals_s.tolist()))
         apart = self._points(float(np.median(result.gaps_s)), right) if result.gaps_s.size else 9
-        self._ticks.set_linewidth(max(0.3, min(1.6, 0.4 * apart)))
+        self.ticks.set_linewidth(max(0.3, min(1.6, 0.4 * apart)))
         first, last = float(result.made_s[0]), float(result.made_s[-1])
         x, y = [0.0, result.network_s], [_READER, _SERVER]
         for made, there in ((first, result.here.ttft_s), (last, result.here.e2e_s)):
@@ -247,14 +247,14 @@ class OneLifePicture(Picture):
     def _show_brackets(self, result: OneLife, right: float) -> None:
         here, gaps = result.here, result.output_tokens - 1
         spans = ((0.0, here.ttft_s), (here.ttft_s, here.e2e_s), (0.0, here.e2e_s))
-        for line, span, y in zip(self._brackets, spans, _BRACKETS, strict=True):
+        for line, span, y in zip(self.brackets, spans, _BRACKETS, strict=True):
             line.set_data(span, (y, y))
         stuck = ": feels stuck" if here.ttft_s > STUCK_S else ""
-        first, mean, whole = self._bracket_words
+        first, mean, whole = self.bracket_words
         place(first, 0.0, _BRACKETS[0] + 0.12, f"TTFT {seconds(here.ttft_s)}{stuck}")
         place(whole, 0.0, _BRACKETS[2] + 0.12, f"E2E {seconds(here.e2e_s)}")
         if not gaps:
-            self._brackets[1].set_data([], [])
+            self.brackets[1].set_data([], [])
             place(mean, right, _BRACKETS[1] + 0.12, "a single token: no TPOT")
             return
         count = "1 more token," if gaps == 1 else f"{gaps} more tokens,"
@@ -264,24 +264,24 @@ class OneLifePicture(Picture):
     def _show_gaps(self, result: OneLife, right: float) -> None:
         here, arrivals = result.here, result.arrivals_s
         if not result.gaps_s.size:
-            for line in (self._steps, self._mean, self._peak):
+            for line in (self.steps, self.mean, self.peak):
                 line.set_data([], [])
             place(self._mean_words, 0, 0, "")
             self._peak_words.set_horizontalalignment("center")
             place(self._peak_words, 0.5 * right, 0.1, "no second token, so no gap")
             return
-        self._steps.set_data(arrivals, [result.gaps_s[0], *result.gaps_s])
-        self._mean.set_data([here.ttft_s, here.e2e_s], [here.tpot_s] * 2)
+        self.steps.set_data(arrivals, [result.gaps_s[0], *result.gaps_s])
+        self.mean.set_data([here.ttft_s, here.e2e_s], [here.tpot_s] * 2)
         self._mean_words.set_verticalalignment("top")
         place(self._mean_words, here.ttft_s, 0.82 * here.tpot_s, f"TPOT {seconds(here.tpot_s)}")
         peak = int(result.gaps_s.argmax())
         at = float(arrivals[peak] + arrivals[peak + 1]) / 2
         if here.largest_gap_s < 1.05 * here.median_gap_s:
-            self._peak.set_data([], [])
+            self.peak.set_data([], [])
             place(self._peak_words, 0, 0, "")
             return
         y = 1.25 * here.largest_gap_s
-        self._peak.set_data([at], [y])
+        self.peak.set_data([at], [y])
         on_left = at > 0.55 * right
         self._peak_words.set_horizontalalignment("right" if on_left else "left")
         aside = max(float(arrivals[peak + 1]) - at, 0.015 * right) + 0.01 * right
@@ -298,7 +298,7 @@ class OneLifePicture(Picture):
         )
         x: list[float] = []
         y: list[float] = []
-        for row, (text, (here, rest)) in enumerate(zip(self._ratio_words, pairs, strict=True)):
+        for row, (text, (here, rest)) in enumerate(zip(self.ratio_words, pairs, strict=True)):
             middle = 4.27 - row
             if math.isnan(here):
                 place(text, 1.0, middle, "none\n ")
@@ -312,17 +312,17 @@ class OneLifePicture(Picture):
 
     def _show_guess(self, guess: Point | None, right: float) -> None:
         time_s = guess[0] if guess is not None and guess[1] == 0 else None
-        self._time_guess.show(
+        self.time_guess.show(
             None if time_s is None else (time_s, _SERVER / 2), _TOP,
             lambda _: "" if time_s is None else seconds(time_s), beside=True,
         )  # fmt: skip
         if guess is None or time_s is not None:
-            self._gap_star.set_data([], [])
+            self.gap_star.set_data([], [])
             place(self._gap_guess, 0, 0, "")
             return
         low, high = _GAP_LIMITS
         y = min(max(guess[1], 1.3 * low), 0.7 * high)
-        self._gap_star.set_data([0.25 * right], [y])
+        self.gap_star.set_data([0.25 * right], [y])
         place(self._gap_guess, 0.28 * right, y, f"your guess {seconds(guess[1])}")
 
     def _points(self, duration_s: float, right: float) -> float:

@@ -131,10 +131,10 @@ class PercentileAndMeanPicture(Picture):
         edges = np.linspace(0, 1, _BINS + 1)
         # In the order in which they are stacked: the usual ones, the slow ones, those over at once.
         looks = ((BLUE, ""), (ORANGE, "//"), (GREEN, "\\\\"))
-        self._bars = self.keep(
+        self.bars = self.keep(
             axes.stairs(np.zeros(_BINS), edges, fill=True, facecolor=SKY, zorder=2)
         )
-        self._stacks = [
+        self.stacks = [
             self.keep(
                 axes.stairs(
                     np.zeros(_BINS), edges, baseline=np.zeros(_BINS), fill=True,
@@ -147,18 +147,18 @@ class PercentileAndMeanPicture(Picture):
             axes, INK, linewidth=1.2, linestyle=(0, (1, 1.5)), zorder=4, label="endless requests"
         )
         rule = {"linewidth": 1.5, "zorder": 5}
-        self._mean_rule = self.line(axes, BLUE, linestyle=(0, (5, 2)), **rule)
-        self._tail_rule = self.line(axes, ORANGE, linestyle=(0, (6, 1.5, 1, 1.5)), **rule)
+        self.mean_rule = self.line(axes, BLUE, linestyle=(0, (5, 2)), **rule)
+        self.tail_rule = self.line(axes, ORANGE, linestyle=(0, (6, 1.5, 1, 1.5)), **rule)
         self._mean_words = self.label(axes, BLUE, va="top", zorder=8)
-        self._tail_words = self.label(axes, ORANGE, va="top", zorder=8)
+        self.tail_words = self.label(axes, ORANGE, va="top", zorder=8)
         self._group_words = [self.label(axes, c, va="center", zorder=8) for c, _ in looks]
         self._guess_rule = self.line(axes, PURPLE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=5)
-        self._guess_star = self.line(
+        self.guess_star = self.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
         self._guess_words = self.label(axes, PURPLE, va="center", zorder=8)
-        self._beyond = self.label(axes, MUTED, va="center", ha="right", zorder=8)
+        self.beyond = self.label(axes, MUTED, va="center", ha="right", zorder=8)
 
     def _build_rows(self) -> None:
         axes = self._rows
@@ -174,12 +174,12 @@ class PercentileAndMeanPicture(Picture):
             axes, INK, marker=">", markersize=7 * grown, linestyle="", zorder=3
         )
         dots = {"marker": "o", "linestyle": ""}
-        self._true = self.line(
+        self.true = self.line(
             axes, INK, markerfacecolor="white", markersize=8 * grown, zorder=4, **dots
         )
-        self._values = self.line(axes, INK, markersize=5 * grown, zorder=5, **dots)
+        self.values = self.line(axes, INK, markersize=5 * grown, zorder=5, **dots)
         colours = (BLUE, INK, INK, INK, ORANGE)
-        self._mark_words = [self.label(axes, c, va="center", zorder=8) for c in colours]
+        self.mark_words = [self.label(axes, c, va="center", zorder=8) for c in colours]
         self._slowest = self.line(axes, ORANGE, linewidth=0.9, zorder=3)
         self._slowest_words = self.label(axes, ORANGE, va="center", zorder=8)
 
@@ -253,20 +253,20 @@ class PercentileAndMeanPicture(Picture):
         needed = 1.18 * max(float(shares.max()), float(expected.max()))
         top = held_limit(self._counts.get_ylim()[1], needed, shrink_below=0.3)
         self._counts.set_ylim(0, top)
-        self._bars.set_data(shares, edges_s)
-        self._bars.set_visible(not result.groups)
+        self.bars.set_data(shares, edges_s)
+        self.bars.set_visible(not result.groups)
         left, right = edges_s[:-1], edges_s[1:]
         self._expected.set_data(
             np.sqrt(left * right) if self._log else (left + right) / 2, expected
         )
         beyond = round(result.requests * (1 - float(result.measured[edges[-1]])))
         words = f"{beyond:,} more beyond the picture →" if beyond else ""
-        place(self._beyond, self._at(0.995), 0.3 * top, words)
+        place(self.beyond, self._at(0.995), 0.3 * top, words)
 
     def _show_groups(self, result: PercentileAndMean, edges: npt.NDArray[np.intp]) -> None:
         floor = np.zeros(edges.size - 1)
         top = self._counts.get_ylim()[1]
-        for index, (stack, words) in enumerate(zip(self._stacks, self._group_words, strict=True)):
+        for index, (stack, words) in enumerate(zip(self.stacks, self._group_words, strict=True)):
             stack.set_visible(bool(result.groups))
             place(words, 0, 0, "")
             if not result.groups:
@@ -284,13 +284,13 @@ class PercentileAndMeanPicture(Picture):
     def _show_guess(self, guess: Point | None) -> None:
         if guess is None:
             _draw(self._guess_rule, [], [])
-            _draw(self._guess_star, [], [])
+            _draw(self.guess_star, [], [])
             place(self._guess_words, 0, 0, "")
             return
         top, share = self._counts.get_ylim()[1], self._share(guess[0])
         at, y = self._at(share), 0.55 * top
         _draw(self._guess_rule, [at, at], [0, top])
-        _draw(self._guess_star, [at], [y])
+        _draw(self.guess_star, [at], [y])
         on_left = share > 0.7
         self._guess_words.set_horizontalalignment("right" if on_left else "left")
         beside = self._at(share + (-0.025 if on_left else 0.025))
@@ -300,8 +300,8 @@ class PercentileAndMeanPicture(Picture):
         top = self._counts.get_ylim()[1]
         mean, tail = result.marks[0], result.marks[-1]
         pairs = (
-            (mean, self._mean_rule, self._mean_words, 0.985),
-            (tail, self._tail_rule, self._tail_words, 0.83),
+            (mean, self.mean_rule, self._mean_words, 0.985),
+            (tail, self.tail_rule, self.tail_words, 0.83),
         )
         for mark, rule, words, height in pairs:
             share = self._share(mark.value_s)
@@ -326,9 +326,9 @@ class PercentileAndMeanPicture(Picture):
         )
         unbounded = [row for row, mark in zip(rows, marks, strict=True) if mark.high_s is None]
         _draw(self._open_ends, [right] * len(unbounded), unbounded)
-        self._true.set_data([mark.true_s for mark in marks], rows)
-        self._values.set_data([mark.value_s for mark in marks], rows)
-        for mark, (low, high), row, words in zip(marks, spans, rows, self._mark_words, strict=True):
+        self.true.set_data([mark.true_s for mark in marks], rows)
+        self.values.set_data([mark.value_s for mark in marks], rows)
+        for mark, (low, high), row, words in zip(marks, spans, rows, self.mark_words, strict=True):
             said = seconds(mark.value_s) + (", no upper bound" if mark.high_s is None else "")
             # Right of everything on the row, or left of it where no room is left.
             last = self._share(max(high, mark.true_s, mark.value_s))

@@ -60,7 +60,7 @@ class EngineBesidePicture(Picture):
 
     def build(self, figure: Figure) -> None:
         """Make two panels on logarithmic times."""
-        self._panels = []
+        self.panels = []
         bottom, width, height = (0.19, 0.385, 0.5) if self.present else (0.14, 0.395, 0.67)
         for left, title in ((0.1, "mean time in system (s)"), (0.595, "mean wait for a seat (s)")):
             axes = figure.add_axes((left, bottom, width, height))
@@ -72,28 +72,27 @@ class EngineBesidePicture(Picture):
             axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
             axes.yaxis.set_minor_locator(NullLocator())
             no_steady_state(axes, 1.1, words=False)
-            self._panels.append(axes)
+            self.panels.append(axes)
         self._mm1 = [
             self.line(a, BLUE, dashes=(5, 2), label="M/M/1 of the same capacity")
-            for a in self._panels
+            for a in self.panels
         ]
-        self._engine = [
+        self.engine = [
             self.line(a, ORANGE, marker="o", markersize=4, label="LLM server, simulated")
-            for a in self._panels
+            for a in self.panels
         ]
         self._floor = self.line(
-            self._panels[0], MUTED, linewidth=1.2, linestyle=(0, (1, 2)), label="a lone request"
+            self.panels[0], MUTED, linewidth=1.2, linestyle=(0, (1, 2)), label="a lone request"
         )
         self._here = [
-            self.line(a, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1) for a in self._panels
+            self.line(a, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=1) for a in self.panels
         ]
-        self._marks = [self.line(a, INK, marker="D", linestyle="", zorder=6) for a in self._panels]
-        self._words = [
-            (self.label(a, ORANGE, va="bottom"), self.label(a, BLUE, va="top"))
-            for a in self._panels
+        self.marks = [self.line(a, INK, marker="D", linestyle="", zorder=6) for a in self.panels]
+        self.words = [
+            (self.label(a, ORANGE, va="bottom"), self.label(a, BLUE, va="top")) for a in self.panels
         ]
         figure.legend(
-            handles=[self._engine[0], self._mm1[0], self._floor], loc="upper center",
+            handles=[self.engine[0], self._mm1[0], self._floor], loc="upper center",
             ncols=2 if self.present else 3, bbox_to_anchor=(0.53, 1.0),
         )  # fmt: skip
 
@@ -110,24 +109,24 @@ class EngineBesidePicture(Picture):
         )
         x = min(result.here_load, 1.09)
         for i, (axes, (engine, mm1, here, here_mm1)) in enumerate(
-            zip(self._panels, rows, strict=True)
+            zip(self.panels, rows, strict=True)
         ):
             low, high = axes.get_ylim()
-            self._engine[i].set_data(result.load, np.clip(engine, low, None))
+            self.engine[i].set_data(result.load, np.clip(engine, low, None))
             self._mm1[i].set_data(result.mm1_load, mm1)
             self._here[i].set_data([x, x], [low, high])
             heights = [here, here_mm1] if result.stable else [here]
-            self._marks[i].set_data([x] * len(heights), np.clip(heights, low, high))
+            self.marks[i].set_data([x] * len(heights), np.clip(heights, low, high))
             self._say(i, x, here, here_mm1 if result.stable else None)
         self._floor.set_data([0, 1.1], [result.floor_s] * 2)
 
     def _say(self, i: int, x: float, here: float, here_mm1: float | None) -> None:
         """Write both values beside the reader's load, the larger above, the smaller below."""
-        low, high = self._panels[i].get_ylim()
+        low, high = self.panels[i].get_ylim()
         on_right = x <= 0.5
         engine_above = here_mm1 is None or here >= here_mm1
         for text, value, above in zip(
-            self._words[i], (here, here_mm1), (engine_above, not engine_above), strict=True
+            self.words[i], (here, here_mm1), (engine_above, not engine_above), strict=True
         ):
             text.set_horizontalalignment("left" if on_right else "right")
             text.set_verticalalignment("bottom" if above else "top")

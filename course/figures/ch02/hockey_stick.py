@@ -82,7 +82,7 @@ class HockeyStickPicture(Picture):
         axes.set_ylabel("time in system (s)")
         axes.set_xticks(np.arange(0, 1.01, 0.1))
         no_steady_state(axes, 1.08)
-        self._mean = self.line(axes, BLUE, label="mean, theory", zorder=3)
+        self.mean = self.line(axes, BLUE, label="mean, theory", zorder=3)
         self._percentile = self.line(
             axes, ORANGE, dashes=(5, 2), label="percentile, theory", zorder=3
         )
@@ -101,7 +101,7 @@ class HockeyStickPicture(Picture):
         self._mean_bands = self.line(axes, BLUE, **bar)
         self._percentile_bands = self.line(axes, ORANGE, **bar)
         self._here = self.line(axes, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
-        self._here_points = self.line(axes, INK, marker="D", linestyle="", zorder=6)
+        self.here_points = self.line(axes, INK, marker="D", linestyle="", zorder=6)
         self._target = self.line(
             axes, GREEN, linewidth=1.8, linestyle=(0, (6, 1.5, 1, 1.5)), zorder=2
         )
@@ -109,7 +109,7 @@ class HockeyStickPicture(Picture):
             axes, GREEN, linewidth=9, solid_capstyle="butt", alpha=0.55, zorder=1, clip_on=False
         )
         self._target_words = self.label(axes, GREEN, va="bottom", ha="left", zorder=8)
-        self._guess = GuessMark(self, axes)
+        self.guess = GuessMark(self, axes)
         self._mean_words = self.label(axes, BLUE, va="bottom", ha="right", zorder=8)
         self._percentile_words = self.label(axes, ORANGE, va="bottom", ha="right", zorder=8)
         axes.legend(
@@ -129,16 +129,16 @@ class HockeyStickPicture(Picture):
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
         top = held_limit(axes.get_ylim()[1], needed, shrink_below=0.2)
         axes.set_ylim(0, top)
-        self._mean.set_data(result.curve_utilization, result.curve_mean_s)
+        self.mean.set_data(result.curve_utilization, result.curve_mean_s)
         self._percentile.set_data(result.curve_utilization, result.curve_percentile_s)
         self._show_simulation(result, top)
         self._show_operating_point(result, top)
         self._show_target(result, top)
         if result.target_s is None:
-            self._guess.show(guess, top, seconds)
+            self.guess.show(guess, top, seconds)
         else:
             words = _load_words(guess, result.service_rate_per_s)
-            self._guess.show(guess, top, lambda _: words, beside=True)
+            self.guess.show(guess, top, lambda _: words, beside=True)
 
     def _show_simulation(self, result: HockeyStick, top: float) -> None:
         points = [p for p in (*result.simulated, result.here) if p is not None]
@@ -180,11 +180,11 @@ class HockeyStickPicture(Picture):
         load = min(result.utilization, 1.07)
         self._here.set_data([load, load], [0, top])
         if not result.stable:
-            self._here_points.set_data([], [])
+            self.here_points.set_data([], [])
             place(self._mean_words, 0, 0, "")
             place(self._percentile_words, 0.985, 0.9 * top, "more work arrives than can be done")
             return
-        self._here_points.set_data([load, load], [result.mean_s, result.percentile_s])
+        self.here_points.set_data([load, load], [result.mean_s, result.percentile_s])
         name = f"P{100 * result.percentile:g}"
         side: Literal["left", "right"] = "right" if load > 0.3 else "left"
         shift = -0.014 if side == "right" else 0.014

@@ -109,8 +109,8 @@ class LoopsPicture(Picture):
         axes.set_xlabel("throughput as a share of μ")
         axes.set_ylabel("mean time in system (s)")
         axes.axvline(1.0, color=MUTED, linewidth=1.0, linestyle=(0, (1, 1.5)))
-        self._open = self.line(axes, ORANGE, dashes=(5, 2), label="open loop", zorder=3)
-        self._closed = self.line(
+        self.open = self.line(axes, ORANGE, dashes=(5, 2), label="open loop", zorder=3)
+        self.closed = self.line(
             axes,
             BLUE,
             marker=".",
@@ -121,14 +121,14 @@ class LoopsPicture(Picture):
         self._here = self.line(
             axes, INK, linewidth=1.2 * self._grown, linestyle=(0, (2, 2)), zorder=2
         )
-        self._here_open = self.line(axes, ORANGE, marker="s", linestyle="", zorder=6)
-        self._here_closed = self.line(axes, BLUE, marker="D", linestyle="", zorder=7)
-        self._simulated = self.line(
+        self.here_open = self.line(axes, ORANGE, marker="s", linestyle="", zorder=6)
+        self.here_closed = self.line(axes, BLUE, marker="D", linestyle="", zorder=7)
+        self.simulated = self.line(
             axes, BLUE, marker="o", linestyle="", markerfacecolor="white",
             markersize=5 * self._grown, zorder=8, label="closed loop, simulated",
         )  # fmt: skip
         self._open_words = self.label(axes, ORANGE, va="center", ha="right", zorder=9, bbox=GROUND)
-        self._closed_words = self.label(axes, BLUE, va="center", ha="right", zorder=9, bbox=GROUND)
+        self.closed_words = self.label(axes, BLUE, va="center", ha="right", zorder=9, bbox=GROUND)
 
     def _build_stall(self, axes: Axes) -> None:
         axes.set_xlim(-4, 20)
@@ -140,7 +140,7 @@ class LoopsPicture(Picture):
                 0, 1, facecolor="#ececec", edgecolor="#bdbdbd", hatch="//", linewidth=0, zorder=1
             )
         )
-        self._scheduled = self.line(
+        self.scheduled = self.line(
             axes, GREEN, linewidth=1.8 * self._grown, markersize=4, label="from the planned time",
             zorder=3,
         )  # fmt: skip
@@ -148,15 +148,15 @@ class LoopsPicture(Picture):
             axes, INK, linewidth=1.2 * self._grown, dashes=(3, 1), label="from sending (the tool)",
             zorder=4,
         )  # fmt: skip
-        self._p99_scheduled = self.line(
+        self.p99_scheduled = self.line(
             axes, GREEN, linewidth=1.2 * self._grown, dashes=(8, 3), zorder=5
         )
-        self._p99_sent = self.line(axes, INK, linewidth=1.2 * self._grown, dashes=(2, 2), zorder=5)
-        self._guess = GuessMark(self, axes)
-        self._scheduled_words = self.label(
+        self.p99_sent = self.line(axes, INK, linewidth=1.2 * self._grown, dashes=(2, 2), zorder=5)
+        self.guess = GuessMark(self, axes)
+        self.scheduled_words = self.label(
             axes, GREEN, va="bottom", ha="right", zorder=9, bbox=GROUND
         )
-        self._sent_words = self.label(axes, INK, va="bottom", ha="right", zorder=9, bbox=GROUND)
+        self.sent_words = self.label(axes, INK, va="bottom", ha="right", zorder=9, bbox=GROUND)
 
     def update(self, result: Loops, guess: Point | None) -> None:
         """Move everything to `result`."""
@@ -170,14 +170,14 @@ class LoopsPicture(Picture):
             needed = max(needed, min(1.25 * result.open_s, 4 * needed))
         top = _held_half_decade(axes.get_ylim()[1], needed)
         axes.set_ylim(0, top)
-        self._closed.set_data(result.closed_per_s / rate, result.closed_s)
-        self._open.set_data(result.open_per_s / rate, result.open_curve_s)
-        self._simulated.set_data([result.simulated_per_s / rate], [result.simulated_s])
+        self.closed.set_data(result.closed_per_s / rate, result.closed_s)
+        self.open.set_data(result.open_per_s / rate, result.open_curve_s)
+        self.simulated.set_data([result.simulated_per_s / rate], [result.simulated_s])
         load = result.utilization
         self._here.set_data([load, load], [0, top])
-        self._here_closed.set_data([load], [result.response_s])
+        self.here_closed.set_data([load], [result.response_s])
         finite = math.isfinite(result.open_s)
-        self._here_open.set_data([load] if finite else [], [result.open_s] if finite else [])
+        self.here_open.set_data([load] if finite else [], [result.open_s] if finite else [])
         self._name_points(result, load, top)
 
     def _name_points(self, result: Loops, load: float, top: float) -> None:
@@ -195,7 +195,7 @@ class LoopsPicture(Picture):
         elif heights[0] > gap:
             heights[0] -= gap / 2
         closed_side, open_side = below, load < 0.35
-        _beside(self._closed_words, load, heights[0] * top, closed, right=closed_side)
+        _beside(self.closed_words, load, heights[0] * top, closed, right=closed_side)
         _beside(self._open_words, load, min(heights[1], 0.96) * top, opened, right=open_side)
 
     def _show_stall(self, stall: Stall, guess: Point | None) -> None:
@@ -216,29 +216,29 @@ class LoopsPicture(Picture):
         axes.set_ylim(0, top)
         self._span.set_x(0)
         self._span.set_width(stall.length_s)
-        self._scheduled.set_data(x[shown], stall.from_scheduled_s[shown])
+        self.scheduled.set_data(x[shown], stall.from_scheduled_s[shown])
         self._sent.set_data(x[shown], stall.from_sent_s[shown])
         # Few requests are told apart as points; many would only thicken the line.
         few = bool(shown.sum() <= _FEW)
-        self._scheduled.set_marker("o" if few else "")
+        self.scheduled.set_marker("o" if few else "")
         self._sent.set_marker("." if few else "")
         left, right = axes.get_xlim()
-        self._p99_scheduled.set_data([left, right], [stall.p99_scheduled_s] * 2)
-        self._p99_sent.set_data([left, right], [stall.p99_sent_s] * 2)
+        self.p99_scheduled.set_data([left, right], [stall.p99_scheduled_s] * 2)
+        self.p99_sent.set_data([left, right], [stall.p99_sent_s] * 2)
         heights = spread(
             [stall.p99_sent_s / top + 0.012, stall.p99_scheduled_s / top + 0.012],
             0.085 if self.present else 0.06, 0.0, 0.94,
         )  # fmt: skip
         edge = right - 0.01 * (right - left)
-        place(self._sent_words, edge, heights[0] * top, f"tool P99 {seconds(stall.p99_sent_s)}")
+        place(self.sent_words, edge, heights[0] * top, f"tool P99 {seconds(stall.p99_sent_s)}")
         place(
-            self._scheduled_words, edge, heights[1] * top,
+            self.scheduled_words, edge, heights[1] * top,
             f"plan P99 {seconds(stall.p99_scheduled_s)}",
         )  # fmt: skip
         if guess is not None:
             # A guessed P99 is a height and has no time: the star stands where nothing hides it.
             guess = ((0.5 if self.present else 0.4) * right, guess[1])
-        self._guess.show(guess, top, seconds)
+        self.guess.show(guess, top, seconds)
 
 
 def _held_half_decade(current: float, needed: float) -> float:

@@ -135,14 +135,14 @@ class PoolingPicture(Picture):
         if self.present:
             figure.set_size_inches(6.7, 5.0)
         self._axes = axes = figure.add_axes(self._places(bounded=True)[0])
-        self._below = below = figure.add_axes(self._places(bounded=True)[1])
+        self.below = below = figure.add_axes(self._places(bounded=True)[1])
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
         below.set_ylim(0, 0.5)
         below.yaxis.set_major_formatter(lambda value, _: percent(value))
         below.set_xlabel("utilisation offered, ρ = λ / (c μ)")
-        self._no_state = self.keep(
+        self.no_state = self.keep(
             axes.axvspan(
                 1.0, _UNBOUNDED_RIGHT, facecolor="#f2f2f2", edgecolor="#bdbdbd", hatch="//",
                 linewidth=0, zorder=1,
@@ -156,18 +156,18 @@ class PoolingPicture(Picture):
         rule = {"linewidth": 1.2 * grown, "linestyle": (0, (2, 2)), "zorder": 2}
         self._here = self.line(axes, INK, **rule)
         self._here_below = self.line(below, INK, **rule)
-        self._here_points = self.line(
+        self.here_points = self.line(
             axes, INK, marker="D", markersize=8 * grown, linestyle="", zorder=4
         )
-        self._series = (
+        self.series = (
             self._one(ORANGE, "s", (5, 2), "separate: c queues"),
             self._one(BLUE, "o", (1, 0), "shared: one queue"),
             self._one(GREEN, "^", (6, 2, 1, 2), "fast: one server"),
         )
-        self._guess = GuessMark(self, axes)
+        self.guess = GuessMark(self, axes)
         self._note = self.label(axes, INK, transform=axes.transAxes, zorder=9, bbox=GROUND)
         corner = {"va": "top", "ha": "left", "zorder": 9, "bbox": GROUND}
-        self._turned_away = self.label(below, INK, transform=below.transAxes, **corner)
+        self.turned_away = self.label(below, INK, transform=below.transAxes, **corner)
         axes.plot(
             [], [], color=MUTED, marker="o", markersize=5, linestyle="", markerfacecolor="white",
             label="simulated (bar: 95 %)",
@@ -181,7 +181,7 @@ class PoolingPicture(Picture):
         self._lay_out(False)
 
     def _one(self, colour: str, marker: str, dashes: tuple[int, ...], name: str) -> _Series:
-        axes, below = self._axes, self._below
+        axes, below = self._axes, self.below
         grown = self._grown
         points = {
             "marker": marker, "markersize": 5 * grown, "linestyle": "", "markerfacecolor": "white",
@@ -218,7 +218,7 @@ class PoolingPicture(Picture):
         if bounded == self._bounded:
             return
         self._bounded = bounded
-        axes, below = self._axes, self._below
+        axes, below = self._axes, self.below
         right, step = (_BOUNDED_RIGHT, 0.25) if bounded else (_UNBOUNDED_RIGHT, 0.1)
         axes.set_position(self._places(bounded)[0])
         axes.set_xlabel("" if bounded else below.get_xlabel())
@@ -227,13 +227,13 @@ class PoolingPicture(Picture):
             panel.set_xlim(0, right)
             panel.set_xticks(np.arange(0, right, step))
         axes.tick_params(labelbottom=not bounded)
-        self._no_state.set_visible(not bounded)
+        self.no_state.set_visible(not bounded)
         place(self._no_state_words, 1.045, 0.5, "" if bounded else "no steady state")
-        place(self._turned_away, 0.012, 0.93, "turned away" if bounded else "")
+        place(self.turned_away, 0.012, 0.93, "turned away" if bounded else "")
 
     def update(self, result: Pooling, guess: Point | None) -> None:
         """Move everything to `result`."""
-        axes, below = self._axes, self._below
+        axes, below = self._axes, self.below
         self._lay_out(result.bounded)
         low, high = _needed(result)
         if guess is not None and guess[1] > 0:
@@ -249,15 +249,15 @@ class PoolingPicture(Picture):
         axes.set_ylabel(f"{result.short_statistic} (s)")
         share = 1.4 * max(s.rejected_share for s in result.systems)
         below.set_ylim(0, min(held_limit(below.get_ylim()[1], max(share, 0.05)), 1.0))
-        for series, system in zip(self._series, result.systems, strict=True):
+        for series, system in zip(self.series, result.systems, strict=True):
             self._show(series, result, system)
         self._show_operating_point(result, bottom, top)
         if guess is None:
-            self._guess.show(None, top, seconds)
+            self.guess.show(None, top, seconds)
             return
         # A logarithmic axis has no zero: the star stops at the floor, and its words do not.
         said = seconds(guess[1])
-        self._guess.show((guess[0], max(guess[1], 1.1 * bottom)), top, lambda _: said)
+        self.guess.show((guess[0], max(guess[1], 1.1 * bottom)), top, lambda _: said)
 
     def _show(self, series: _Series, result: Pooling, system: System) -> None:
         series.curve.set_data(result.curve_utilization, system.curve_s)
@@ -282,22 +282,22 @@ class PoolingPicture(Picture):
         self._here.set_data(span, [bottom, top] if seen else [])
         drawn = seen and result.bounded
         self._here_below.set_data(span if drawn else [], [0, 1] if drawn else [])
-        for series in self._series:
+        for series in self.series:
             place(series.words, 0, 0, "")
             place(series.rejected_words, 0, 0, "")
-        self._here_points.set_data([], [])
+        self.here_points.set_data([], [])
         self._show_note(result, seen)
         if not result.stable:
             return
         values = [system.value_s for system in result.systems]
         inside = [value for value in values if seen and value >= bottom]
-        self._here_points.set_data([load] * len(inside), inside)
+        self.here_points.set_data([load] * len(inside), inside)
         decades = math.log10(top / bottom)
         gap = (0.09 if result.bounded else 0.058) * (1.25 if self.present else 1.0)
         # Half a line above its point, so that a flat curve does not run through the words.
         heights = [math.log10(max(v, bottom) / bottom) / decades + gap / 2 for v in values]
         heights = spread(heights, gap, 0.03, 0.96)
-        for series, value, height in zip(self._series, values, heights, strict=True):
+        for series, value, height in zip(self.series, values, heights, strict=True):
             words = f"{series.name} {seconds(value)}"
             _beside(series.words, load, right, bottom * 10 ** (height * decades), words)
         if result.bounded:
@@ -315,11 +315,11 @@ class PoolingPicture(Picture):
             place(self._note, 0, 0, "")
 
     def _show_rejected(self, result: Pooling, load: float, right: float) -> None:
-        ceiling = self._below.get_ylim()[1]
+        ceiling = self.below.get_ylim()[1]
         shares = [system.rejected_share for system in result.systems]
         gap = 0.26 if self.present else 0.2
         heights = spread([share / ceiling for share in shares], gap, 0.1, 0.9)
-        for series, share, height in zip(self._series, shares, heights, strict=True):
+        for series, share, height in zip(self.series, shares, heights, strict=True):
             words = f"{series.name} {percent(share)}"
             _beside(series.rejected_words, load, right, height * ceiling, words)
 

@@ -96,28 +96,28 @@ class VariabilityPicture(Picture):
             "linestyle": "",
             "markerfacecolor": "white",
         }
-        self._formula = self.line(axes, BLUE, label="formula for these CVs", zorder=4)
-        self._simulated = self.line(axes, ORANGE, zorder=6, label="simulated (bar: 95 %)", **point)
-        self._memoryless = self.line(
+        self.formula = self.line(axes, BLUE, label="formula for these CVs", zorder=4)
+        self.simulated = self.line(axes, ORANGE, zorder=6, label="simulated (bar: 95 %)", **point)
+        self.memoryless = self.line(
             axes, MUTED, linewidth=1.2 * grown, dashes=(1, 1.5), zorder=3,
             label="M/M/1: CVs 1 and 1",
         )  # fmt: skip
-        self._constant = self.line(
+        self.constant = self.line(
             axes, GREEN, linewidth=1.6 * grown, dashes=(6, 2, 1, 2), zorder=3,
             label="M/D/1: CVs 1 and 0",
         )  # fmt: skip
-        self._bands = self.line(
+        self.bands = self.line(
             axes, ORANGE, linewidth=1.6 * grown, marker="_", markersize=9 * grown, zorder=5
         )
         self._here = self.line(axes, INK, linewidth=1.2 * grown, linestyle=(0, (2, 2)), zorder=2)
-        self._here_formula = self.line(
+        self.here_formula = self.line(
             axes, BLUE, marker="D", markersize=9 * grown, linestyle="", zorder=4
         )
-        self._here_simulated = self.line(axes, ORANGE, zorder=8, **point)
-        self._guess = GuessMark(self, axes)
+        self.here_simulated = self.line(axes, ORANGE, zorder=8, **point)
+        self.guess = GuessMark(self, axes)
         words = {"va": "bottom", "ha": "right", "zorder": 9, "bbox": GROUND}
-        self._formula_words = self.label(axes, BLUE, **words)
-        self._simulated_words = self.label(axes, ORANGE, **words)
+        self.formula_words = self.label(axes, BLUE, **words)
+        self.simulated_words = self.label(axes, ORANGE, **words)
         axes.legend(
             loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, borderaxespad=0.2,
             handlelength=2.6, columnspacing=1.6,
@@ -136,45 +136,45 @@ class VariabilityPicture(Picture):
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
         top = held_limit(axes.get_ylim()[1], needed, shrink_below=0.2)
         axes.set_ylim(0, top)
-        self._formula.set_data(result.curve_utilization, result.curve_formula_s)
-        self._memoryless.set_data(result.curve_utilization, result.curve_memoryless_s)
-        self._constant.set_data(result.curve_utilization, result.curve_constant_s)
+        self.formula.set_data(result.curve_utilization, result.curve_formula_s)
+        self.memoryless.set_data(result.curve_utilization, result.curve_memoryless_s)
+        self.constant.set_data(result.curve_utilization, result.curve_constant_s)
         self._show_simulation(result)
         self._show_operating_point(result, top)
-        self._guess.show(guess, top, seconds)
+        self.guess.show(guess, top, seconds)
 
     def _show_simulation(self, result: Variability) -> None:
-        self._simulated.set_data(
+        self.simulated.set_data(
             [p.utilization for p in result.simulated], [p.mean_s for p in result.simulated]
         )
         points = [p for p in (*result.simulated, result.here) if p is not None]
-        self._bands.set_data(*bars((p.utilization, p.band_s) for p in points))
+        self.bands.set_data(*bars((p.utilization, p.band_s) for p in points))
 
     def _show_operating_point(self, result: Variability, top: float) -> None:
         load = min(result.utilization, 1.07)
         self._here.set_data([load, load], [0, top])
-        place(self._simulated_words, 0, 0, "")
-        self._here_simulated.set_data([], [])
+        place(self.simulated_words, 0, 0, "")
+        self.here_simulated.set_data([], [])
         if not result.stable:
-            self._here_formula.set_data([], [])
+            self.here_formula.set_data([], [])
             # The upper left corner is the one that no curve enters.
-            self._formula_words.set_horizontalalignment("left")
-            place(self._formula_words, 0.015, 0.9 * top, "more work arrives than can be done")
+            self.formula_words.set_horizontalalignment("left")
+            place(self.formula_words, 0.015, 0.9 * top, "more work arrives than can be done")
             return
-        self._here_formula.set_data([load], [result.formula_s])
+        self.here_formula.set_data([load], [result.formula_s])
         side: Literal["left", "right"] = "right" if load > 0.45 else "left"
         x = load + (-0.02 if side == "right" else 0.02)
         words = f"{result.formula} {seconds(result.formula_s)}"
         if result.here is None:
-            self._formula_words.set_horizontalalignment(side)
-            place(self._formula_words, x, result.formula_s + 0.012 * top, words)
+            self.formula_words.set_horizontalalignment(side)
+            place(self.formula_words, x, result.formula_s + 0.012 * top, words)
             return
-        self._here_simulated.set_data([load], [result.here.mean_s])
+        self.here_simulated.set_data([load], [result.here.mean_s])
         gap = 0.09 if self.present else 0.065
         values = [result.formula_s / top + 0.012, result.here.mean_s / top + 0.012]
         heights = spread(values, gap, 0.0, 1 - gap)
         said = f"simulated {seconds(result.here.mean_s)}"
-        labels = ((self._formula_words, words), (self._simulated_words, said))
+        labels = ((self.formula_words, words), (self.simulated_words, said))
         for (text, value_words), height in zip(labels, heights, strict=True):
             text.set_horizontalalignment(side)
             place(text, x, height * top, value_words)

@@ -129,20 +129,20 @@ class BatchingPicture(Picture):
         column = (0.57, 0.97) if self.present else (0.565, 0.985)
         self._step: Axes = figure.add_axes((left, low, middle - left, high - low))
         width = column[1] - column[0]
-        self._all: Axes = figure.add_axes((column[0], low + half + gap, width, half))
+        self.all: Axes = figure.add_axes((column[0], low + half + gap, width, half))
         self._one: Axes = figure.add_axes((column[0], low, width, half))
-        for axes in (self._step, self._all, self._one):
+        for axes in (self._step, self.all, self._one):
             axes.set(xscale="log", xlim=BATCHES)
             axes.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,g}"))
-        self._all.tick_params(labelbottom=False)
+        self.all.tick_params(labelbottom=False)
         self._step.set_xlabel("batch (sequences)")
         self._one.set_xlabel("batch (sequences)")
         self._step.set_ylabel("one decode step (ms)")
         # Inside the panels, in the corner that their curves leave free.
         for axes, words, y, va in (
-            (self._all, "tokens/s of all", 0.97, "top"),
+            (self.all, "tokens/s of all", 0.97, "top"),
             (self._one, "tokens/s of one", 0.03, "bottom"),
         ):
             axes.text(0.03, y, words, transform=axes.transAxes, va=va, zorder=9, bbox=GROUND)
@@ -154,46 +154,46 @@ class BatchingPicture(Picture):
         )  # fmt: skip
 
     def _build_step(self, axes: Axes) -> None:
-        self._layers = []
+        self.layers = []
         for _, colour, hatch, words in _LAYERS:
             box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4, "zorder": 3}
             patch = PathPatch(
                 between(*np.empty((3, 0))), facecolor=colour, hatch=hatch, label=words, **box
             )
-            self._layers.append(self.keep(axes.add_patch(patch)))
+            self.layers.append(self.keep(axes.add_patch(patch)))
         self._compute = self.line(
             axes, INK, linewidth=1.6, linestyle=(0, (4, 1.5)), zorder=5, label="computing alone"
         )
-        self._measured_step = self._dots(axes, "measured")
-        self._full = [self._span(a) for a in (self._step, self._all, self._one)]
+        self.measured_step = self._dots(axes, "measured")
+        self._full = [self._span(a) for a in (self._step, self.all, self._one)]
         self._full_words = self.label(
             axes, MUTED, rotation=90, va="bottom", ha="left", zorder=9, bbox=GROUND
         )
         self._here = [
             self.line(a, INK, linewidth=1.2, linestyle=(0, (2, 2)), zorder=6)
-            for a in (self._step, self._all, self._one)
+            for a in (self._step, self.all, self._one)
         ]
-        self._here_step = self.line(axes, INK, marker="o", linestyle="", zorder=7)
-        self._step_words = self.label(axes, INK, va="bottom", zorder=9, bbox=GROUND)
-        self._guess = LogGuess(self, axes, lead="guess", turn_at=0.42)
+        self.here_step = self.line(axes, INK, marker="o", linestyle="", zorder=7)
+        self.step_words = self.label(axes, INK, va="bottom", zorder=9, bbox=GROUND)
+        self.guess = LogGuess(self, axes, lead="guess", turn_at=0.42)
 
     def _build_speeds(self) -> None:
         # Speeds that prompts slow down are what a server delivers; those without show the price.
         self._decode_only = [
             self.line(axes, MUTED, linewidth=1.4, linestyle=(0, (1, 1.2)), zorder=3, label=words)
-            for axes, words in ((self._all, "without prompts"), (self._one, None))
+            for axes, words in ((self.all, "without prompts"), (self._one, None))
         ]
-        self._all_line = self.line(self._all, BLUE, zorder=4)
+        self._all_line = self.line(self.all, BLUE, zorder=4)
         self._one_line = self.line(self._one, ORANGE, linestyle=(0, (5, 2)), zorder=4)
-        self._measured_all = self._dots(self._all)
+        self.measured_all = self._dots(self.all)
         self._measured_one = self._dots(self._one)
-        self._points = [
+        self.points = [
             self.line(axes, colour, marker=marker, linestyle="", zorder=7)
-            for axes, colour, marker in ((self._all, BLUE, "o"), (self._one, ORANGE, "s"))
+            for axes, colour, marker in ((self.all, BLUE, "o"), (self._one, ORANGE, "s"))
         ]
-        self._words = [
+        self.words = [
             self.label(axes, colour, zorder=9, bbox=GROUND)
-            for axes, colour in ((self._all, BLUE), (self._one, ORANGE))
+            for axes, colour in ((self.all, BLUE), (self._one, ORANGE))
         ]
 
     def _dots(self, axes: Axes, label: str | None = None) -> Any:
@@ -214,7 +214,7 @@ class BatchingPicture(Picture):
         self._show_speeds(result)
         curves_end = 1024
         for span, line, axes in zip(
-            self._full, self._here, (self._step, self._all, self._one), strict=True
+            self._full, self._here, (self._step, self.all, self._one), strict=True
         ):
             span.set_x(result.room)
             span.set_width(max(BATCHES[1] - result.room, 0))
@@ -231,31 +231,31 @@ class BatchingPicture(Picture):
         top = held_top(axes.get_ylim()[1], 1.06e3 * float(highest))
         axes.set_ylim(0, top)
         floor = np.zeros_like(curves.batch, dtype=float)
-        for patch, (name, *_) in zip(self._layers, _LAYERS, strict=True):
+        for patch, (name, *_) in zip(self.layers, _LAYERS, strict=True):
             ceiling = floor + 1e3 * getattr(curves, name)
             patch.set_path(between(curves.batch, floor, ceiling))
             floor = ceiling
         self._compute.set_data(curves.batch, 1e3 * curves.compute_s)
         pure = measured.users if measured.is_step else measured.users[:0]
-        self._measured_step.set_data(pure, 1e3 * measured.token_s[: pure.size])
+        self.measured_step.set_data(pure, 1e3 * measured.token_s[: pure.size])
         step_ms = 1e3 * result.step_s
-        self._here_step.set_data([result.seated], [step_ms])
+        self.here_step.set_data([result.seated], [step_ms])
         right = result.seated < 12
-        self._step_words.set_horizontalalignment("left" if right else "right")
+        self.step_words.set_horizontalalignment("left" if right else "right")
         place(
-            self._step_words, result.seated * (1.12 if right else 0.88), step_ms + 0.025 * top,
+            self.step_words, result.seated * (1.12 if right else 0.88), step_ms + 0.025 * top,
             f"{seconds(result.step_s)}{_of_how_many(result)}",
         )  # fmt: skip
         words = seconds(guess[1]) if guess else ""
-        self._guess.show(guess and (guess[0], 1e3 * guess[1]), words, self._step_words)
+        self.guess.show(guess and (guess[0], 1e3 * guess[1]), words, self.step_words)
 
     def _show_speeds(self, result: Batching) -> None:
         curves, measured = result.curves, result.measured
         all_per_s, one_per_s = curves.batch / curves.tpot_s, 1 / curves.tpot_s
         shown = measured.users <= max(result.room, 1)
         highest = max(all_per_s.max(), measured.tokens_per_s[shown].max(initial=0.0))
-        top = held_top(self._all.get_ylim()[1], 1.12 * float(highest))
-        self._all.set_ylim(0, top)
+        top = held_top(self.all.get_ylim()[1], 1.12 * float(highest))
+        self.all.set_ylim(0, top)
         fastest = max((1 / curves.step_s).max(), (1 / measured.token_s).max(initial=0.0))
         one_top = held_top(self._one.get_ylim()[1], 1.12 * float(fastest))
         self._one.set_ylim(0, one_top)
@@ -263,11 +263,11 @@ class BatchingPicture(Picture):
         self._decode_only[1].set_data(curves.batch, 1 / curves.step_s)
         self._all_line.set_data(curves.batch, all_per_s)
         self._one_line.set_data(curves.batch, one_per_s)
-        self._measured_all.set_data(measured.users, measured.tokens_per_s)
+        self.measured_all.set_data(measured.users, measured.tokens_per_s)
         self._measured_one.set_data(measured.users, 1 / measured.token_s)
         values = (result.tokens_per_s, result.tokens_per_s / result.seated)
         tops = (top, one_top)
-        for point, text, value, high in zip(self._points, self._words, values, tops, strict=True):
+        for point, text, value, high in zip(self.points, self.words, values, tops, strict=True):
             point.set_data([result.seated], [value])
             right = result.seated < 12
             text.set_horizontalalignment("left" if right else "right")

@@ -115,23 +115,23 @@ class FourWaysPicture(Picture):
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3, "zorder": 3}
-        self._patches: dict[str, PathPatch] = {
+        self.patches: dict[str, PathPatch] = {
             name: self.keep(
                 axes.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge))
             )
             for name, (colour, hatch, _) in _LOOKS.items()
         }
-        self._now = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=5)
+        self.now = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=5)
         self._heads = [
             self.label(axes, va="bottom", ha="left", fontweight="bold", zorder=6, bbox=GROUND)
             for _ in range(MOST_WAYS)
         ]
         small = 11.5 if self.present else 9.5
-        self._sums = [
+        self.sums = [
             self.label(axes, va="top", ha="left", fontsize=small, linespacing=1.25)
             for _ in range(MOST_WAYS)
         ]
-        self._guess = LogGuess(self, axes)
+        self.guess = LogGuess(self, axes)
         self._head = 0.068 if self.present else 0.05
         figure.legend(
             handles=[
@@ -155,9 +155,9 @@ class FourWaysPicture(Picture):
                 drawn[name].append((np.minimum(start, now), np.minimum(end, now), low, high))
         for name, parts in drawn.items():
             start, end, low, high = (np.concatenate(column) for column in zip(*parts, strict=True))
-            self._patches[name].set_path(boxes(start, end, low, high, least=1e-9))
-        self._now.set_data([] if result.over else [now, now], [] if result.over else [0, 1])
-        for place_, (head, sums) in enumerate(zip(self._heads, self._sums, strict=True)):
+            self.patches[name].set_path(boxes(start, end, low, high, least=1e-9))
+        self.now.set_data([] if result.over else [now, now], [] if result.over else [0, 1])
+        for place_, (head, sums) in enumerate(zip(self._heads, self.sums, strict=True)):
             if place_ >= ways:
                 place(head, 0, 0, "")
                 place(sums, 0, 0, "")
@@ -166,7 +166,7 @@ class FourWaysPicture(Picture):
             place(head, 0.004 * right, top - 0.86 * self._head, self._title(result, run))
             place(sums, 1.012 * right, top - 0.012, _summary(result, run))
         block = 1 / ways
-        self._guess.show(guess and (guess[0], 0.45 * block), seconds(guess[0]) if guess else "")
+        self.guess.show(guess and (guess[0], 0.45 * block), seconds(guess[0]) if guess else "")
 
     def _rows(self, place_: int, ways: int, requests: int) -> tuple[FloatArray, FloatArray]:
         """Lower and upper edges of a block's rows, the first request on top."""

@@ -37,11 +37,11 @@ class LogGuess:
     ) -> None:
         self._axes, self._turn_at, self._lead = axes, turn_at, lead
         self._gap = 1.35 * gap if picture.present else gap
-        self._star = picture.line(
+        self.star = picture.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
-        self._words = picture.label(axes, PURPLE, va="center", zorder=10, bbox=GROUND)
+        self.words = picture.label(axes, PURPLE, va="center", zorder=10, bbox=GROUND)
 
     def show(self, guess: Point | None, words: str, avoid: Text | None = None) -> None:
         """Draw `guess` = (x, y), at the edge where it lies outside; None hides it.
@@ -49,17 +49,17 @@ class LogGuess:
         Its words keep a line away from those of `avoid`, which stand near the right answer.
         """
         if guess is None:
-            self._star.set_data([], [])
-            place(self._words, 0, 0, "")
+            self.star.set_data([], [])
+            place(self.words, 0, 0, "")
             return
         x, y = self._share(self._drawable(guess))
         x, y = min(max(x, 0.02), 0.98), min(max(y, 0.04), 0.95)
         star = self._point(x, y)
-        self._star.set_data([star[0]], [star[1]])
+        self.star.set_data([star[0]], [star[1]])
         right = x < self._turn_at
-        self._words.set_horizontalalignment("left" if right else "right")
+        self.words.set_horizontalalignment("left" if right else "right")
         beside = self._point(x + (0.025 if right else -0.025), self._apart(y, avoid))
-        place(self._words, beside[0], beside[1], f"{self._lead} {words}")
+        place(self.words, beside[0], beside[1], f"{self._lead} {words}")
 
     def _apart(self, y: float, avoid: Text | None) -> float:
         """Move a height away from the middle of the words to avoid, upwards or downwards."""

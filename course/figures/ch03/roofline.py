@@ -113,19 +113,19 @@ class RooflinePicture(Picture):
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(10))
             axis.set_minor_formatter(NullFormatter())
-        self._roof = self.line(axes, INK, zorder=3, label="roof: the data sheet")
+        self.roof = self.line(axes, INK, zorder=3, label="roof: the data sheet")
         self._reached = self.line(
             axes, BLUE, linestyle=(0, (5, 2)), zorder=4, label="what kernels reach (round corner)"
         )
-        self._trail = self.line(
+        self.trail = self.line(
             axes, ORANGE, linewidth=1.6, linestyle=(0, (1, 1.2)), zorder=4,
             label="whole step as the batch grows",
         )  # fmt: skip
         self._build_points(axes)
         self._build_rules(axes)
-        self._ridge = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
+        self.ridge = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
         self._ridge_words = self.label(axes, MUTED, va="top", ha="left", zorder=5, bbox=GROUND)
-        self._guess = LogGuess(self, axes)
+        self.guess = LogGuess(self, axes)
         figure.legend(
             loc="upper center", ncols=2, bbox_to_anchor=(0.53, 1.01), labelspacing=0.25,
             columnspacing=1.5, borderaxespad=0.2,
@@ -137,14 +137,14 @@ class RooflinePicture(Picture):
             (GREEN, "D", "attention (KV cache)"),
             (ORANGE, "o", "whole step"),
         )
-        self._points = [
+        self.points = [
             self.line(
                 axes, colour, marker=marker, linestyle="", zorder=7, label=name,
                 markersize=11 if self.present else 8, markeredgecolor="white",
             )
             for colour, marker, name in looks
         ]  # fmt: skip
-        self._words = [
+        self.words = [
             self.label(axes, BLUE, va="bottom", ha="right", zorder=9, bbox=GROUND),
             self.label(axes, GREEN, va="bottom", ha="right", zorder=9, bbox=GROUND),
             self.label(axes, ORANGE, va="top", ha="left", zorder=9, bbox=GROUND),
@@ -164,11 +164,11 @@ class RooflinePicture(Picture):
         """Move everything to `result`."""
         x = np.geomspace(*INTENSITIES, 160)
         roof = np.minimum(result.peak_flop_per_s, result.bytes_per_s * x)
-        self._roof.set_data(x, roof)
+        self.roof.set_data(x, roof)
         self._reached.set_data(x, result.reached(x))
-        self._trail.set_data(result.trail_flop_per_byte, result.trail_flop_per_s)
+        self.trail.set_data(result.trail_flop_per_byte, result.trail_flop_per_s)
         ridge = result.ridge_flop_per_byte
-        self._ridge.set_data([ridge, ridge], [_SPEEDS[0], result.peak_flop_per_s])
+        self.ridge.set_data([ridge, ridge], [_SPEEDS[0], result.peak_flop_per_s])
         place(
             self._ridge_words, 1.12 * ridge, 2.0e12 if self.present else 1.5e12,
             f"matrices' ridge: {rounded(result.ridge_tokens)} tokens\n"
@@ -177,11 +177,11 @@ class RooflinePicture(Picture):
         self._show_points(result)
         self._show_rules(result)
         share = f"{guess[1] / result.peak_flop_per_s * 100:.3g} %" if guess else ""
-        self._guess.show(guess, share, self._words[2])
+        self.guess.show(guess, share, self.words[2])
 
     def _show_points(self, result: Roofline) -> None:
         works = (result.matrices, result.cache, result.step)
-        for line, work in zip(self._points, works, strict=True):
+        for line, work in zip(self.points, works, strict=True):
             line.set_data([work.flop_per_byte], [work.flop_per_s])
         gap = 0.36 if self.present else 0.29
         # In decades; words above a point, and those of two neighbours above each other.
@@ -190,17 +190,17 @@ class RooflinePicture(Picture):
             f"matrices {rounded(result.matrices.flop_per_byte)}",
             f"KV cache {rounded(result.cache.flop_per_byte, 2)}",
         )
-        for text, work, height, name in zip(self._words, works, heights, names, strict=False):
+        for text, work, height, name in zip(self.words, works, heights, names, strict=False):
             left = work.flop_per_byte > 4.5
             text.set_horizontalalignment("right" if left else "center")
             at = max(work.flop_per_byte * 0.93, 1.9 if self.present else 1.3)
             place(text, at, 10**height, name)
         at, speed = result.step.point
         place(
-            self._words[2], 1.15 * at, 0.72 * speed,
+            self.words[2], 1.15 * at, 0.72 * speed,
             f"whole step: {percent_words(result.share_of_peak)} of peak",
         )  # fmt: skip
-        self._words[2].set_horizontalalignment("right" if at > 500 else "left")
+        self.words[2].set_horizontalalignment("right" if at > 500 else "left")
 
     def _show_rules(self, result: Roofline) -> None:
         """Draw the printed batches where this model's matrices have them."""

@@ -117,7 +117,7 @@ class TokenCostPicture(Picture):
         self._usd: Axes = figure.add_axes((left, high - upper, middle - left, upper))
         self._tpot: Axes = figure.add_axes((left, low, middle - left, high - low - gap - upper))
         start = 0.655 if self.present else 0.64
-        self._good: Axes = figure.add_axes((start, low, 0.985 - start, high - low))
+        self.good: Axes = figure.add_axes((start, low, 0.985 - start, high - low))
         for axes, limits, words in (
             (
                 self._usd,
@@ -137,12 +137,12 @@ class TokenCostPicture(Picture):
         self._tpot.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{1e3 * y:g}"))
         self._usd.tick_params(labelbottom=False)
         self._tpot.set_xlabel("sequences in flight")
-        self._good.set(xlim=_LOADS, yscale="log", ylim=(1e-3, 10))
-        self._good.set_xticks([0, 0.4, 0.8, 1.2])
-        self._good.set_xlabel("load (share of capacity)")
-        self._good.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-        self._good.yaxis.set_minor_locator(NullLocator())
-        self._good.set_ylabel("USD per 1,000 answers", labelpad=1)
+        self.good.set(xlim=_LOADS, yscale="log", ylim=(1e-3, 10))
+        self.good.set_xticks([0, 0.4, 0.8, 1.2])
+        self.good.set_xlabel("load (share of capacity)")
+        self.good.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        self.good.yaxis.set_minor_locator(NullLocator())
+        self.good.set_ylabel("USD per 1,000 answers", labelpad=1)
         self._build_batch()
         self._build_load()
         figure.legend(
@@ -173,7 +173,7 @@ class TokenCostPicture(Picture):
             for axes in panels
         ]
         marks = ((GREEN, "D"), (ORANGE, "s"), (INK, "o"))
-        self._marks = [
+        self.marks = [
             self.line(self._usd, colour, marker=m, linestyle="", zorder=8, markeredgecolor="white")
             for colour, m in marks
         ]
@@ -184,7 +184,7 @@ class TokenCostPicture(Picture):
                       transform=axes.transAxes)
             for colour, m in marks
         ]  # fmt: skip
-        self._mark_words = [
+        self.mark_words = [
             self.label(axes, colour, va="center", ha="right", zorder=9, transform=axes.transAxes)
             for colour, _ in marks
         ]
@@ -198,10 +198,10 @@ class TokenCostPicture(Picture):
         self._promise_words = self.label(
             self._tpot, GREEN, va="bottom", ha="left", zorder=9, bbox=GROUND
         )
-        self._guess = LogGuess(self, self._usd, lead="guess")
+        self.guess = LogGuess(self, self._usd, lead="guess")
 
     def _build_load(self) -> None:
-        axes = self._good
+        axes = self.good
         self._all_line = self.line(
             axes, MUTED, linestyle=(0, (1, 1.2)), zorder=3, label="every answer"
         )
@@ -220,7 +220,7 @@ class TokenCostPicture(Picture):
         self._show_layouts(result)
         self._show_marks(result)
         self._show_load(result)
-        self._guess.show(guess, f"{rounded(guess[1])}" if guess else "")
+        self.guess.show(guess, f"{rounded(guess[1])}" if guess else "")
 
     def _hold_limits(self, result: TokenCost) -> None:
         """Whole decades of dollars, and few ends of the batch: moves of a slider keep the frame."""
@@ -264,12 +264,12 @@ class TokenCostPicture(Picture):
 
     def _show_marks(self, result: TokenCost) -> None:
         chosen = result.chosen
-        for line in (*self._marks, *self._signs, self._here_tpot):
+        for line in (*self.marks, *self._signs, self._here_tpot):
             line.set_data([], [])
-        for text in (*self._mark_words, self._tpot_words):
+        for text in (*self.mark_words, self._tpot_words):
             place(text, 0, 0, "")
         if chosen is None:
-            place(self._mark_words[2], 0.98, self._mark_heights[0], result.shortfall)
+            place(self.mark_words[2], 0.98, self._mark_heights[0], result.shortfall)
             return
         at = result.here_sequences
         mine = (
@@ -284,9 +284,9 @@ class TokenCostPicture(Picture):
                 0, (0, chosen.inside, chosen.inside_usd, f"inside the promise, {chosen.inside:,}")
             )
         for (look, x, usd, name), y in zip(points, self._mark_heights, strict=False):
-            self._marks[look].set_data([x], [usd])
+            self.marks[look].set_data([x], [usd])
             self._signs[look].set_data([0.975], [y])
-            place(self._mark_words[look], 0.955, y, f"{name}: {rounded(usd)}")
+            place(self.mark_words[look], 0.955, y, f"{name}: {rounded(usd)}")
         self._here_tpot.set_data([at], [result.here_tpot_s])
         place(self._tpot_words, 0.98, 0.04, f"your batch {seconds(result.here_tpot_s)}")
 
@@ -302,7 +302,7 @@ class TokenCostPicture(Picture):
         highest = np.nanmax(curve.usd_good, initial=float(curve.usd_all.max()))
         decades = math.ceil(math.log10(min(1.1 * highest / low, 1e3)))
         top = low * 10.0 ** max(decades, 1)
-        self._good.set_ylim(low, top)
+        self.good.set_ylim(low, top)
         self._all_line.set_data(curve.load, curve.usd_all)
         self._good_line.set_data(curve.load, curve.usd_good)
         at, usd, share = float(here.load[0]), float(here.usd_good[0]), float(here.good_share[0])

@@ -32,8 +32,8 @@ class BarPanel:
         looks: Sequence[tuple[str, str]],
         words: Callable[[float], str],
     ) -> None:
-        self._words = words
-        self._top = 1.0
+        self.words = words
+        self.top = 1.0
         axes = self.axes = figure.add_axes(box)
         axes.set(xlim=(0, 1), ylim=(len(rows) + 0.5, -0.6), xticks=[])
         axes.set_yticks(range(len(rows)), rows, fontsize="small")
@@ -42,16 +42,16 @@ class BarPanel:
         axes.spines["bottom"].set_visible(False)
         axes.set_title(title, loc="right", fontsize="medium")
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3, "zorder": 3}
-        self._bars = [
+        self.bars = [
             picture.keep(axes.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge)))
             for colour, hatch in looks
         ]
-        self._values = [picture.label(axes, va="center", zorder=6, fontsize="small") for _ in rows]
-        self._star = picture.line(
+        self.values = [picture.label(axes, va="center", zorder=6, fontsize="small") for _ in rows]
+        self.star = picture.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
-        self._guess = picture.label(axes, PURPLE, va="center", ha="right", zorder=8)
+        self.guess = picture.label(axes, PURPLE, va="center", ha="right", zorder=8)
 
     def show(
         self,
@@ -69,24 +69,22 @@ class BarPanel:
         highest = max(*values, scale_for, 1e-9)
         wanted = min(guess[0], 2.5 * highest) if guess else 0.0
         needed = 1.35 * max(highest, wanted)
-        self._top = held_limit(self._top, needed, shrink_below=0.3)
-        for row, (bar, text, value) in enumerate(
-            zip(self._bars, self._values, values, strict=True)
-        ):
-            share = value / self._top
+        self.top = held_limit(self.top, needed, shrink_below=0.3)
+        for row, (bar, text, value) in enumerate(zip(self.bars, self.values, values, strict=True)):
+            share = value / self.top
             left, right, low, high = (np.array([v]) for v in (0.0, share, row - _HALF, row + _HALF))
             bar.set_path(boxes(left, right, low, high))
-            if guess and row == round(guess[1]) and -0.03 < guess[0] / self._top - share < 0.32:
-                share = guess[0] / self._top + 0.05  # clear of the star
+            if guess and row == round(guess[1]) and -0.03 < guess[0] / self.top - share < 0.32:
+                share = guess[0] / self.top + 0.05  # clear of the star
             bar.set_alpha(1.0 if bold in (None, row) else 0.4)
             text.set_fontweight("bold" if row == bold else "normal")
-            place(text, share + 0.015, row, self._words(value))
+            place(text, share + 0.015, row, self.words(value))
         self._show_guess(guess, len(values))
 
     def _show_guess(self, guess: tuple[float, float] | None, below: float) -> None:
         if guess is None:
-            self._star.set_data([], [])
-            place(self._guess, 0, 0, "")
+            self.star.set_data([], [])
+            place(self.guess, 0, 0, "")
             return
-        self._star.set_data([min(max(guess[0] / self._top, 0.0), 0.98)], [guess[1]])
-        place(self._guess, 0.98, below, f"your guess {self._words(guess[0])}")
+        self.star.set_data([min(max(guess[0] / self.top, 0.0), 0.98)], [guess[1]])
+        place(self.guess, 0.98, below, f"your guess {self.words(guess[0])}")

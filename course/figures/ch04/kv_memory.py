@@ -155,8 +155,8 @@ class KvMemoryPicture(Picture):
         self._summary = self.label(
             self._bar, va="top", ha="left", linespacing=1.3, fontsize="small"
         )
-        self._curve = self.line(self._fits, GREEN, zorder=3)
-        self._point = self.line(self._fits, INK, marker="D", linestyle="", zorder=6, clip_on=False)
+        self.curve = self.line(self._fits, GREEN, zorder=3)
+        self.point = self.line(self._fits, INK, marker="D", linestyle="", zorder=6, clip_on=False)
         self._fit_words = self.label(self._fits, va="bottom", zorder=7)
         self._swept = [
             self.line(axes, ORANGE, marker="s", markersize=4, zorder=4, clip_on=False)
@@ -165,7 +165,7 @@ class KvMemoryPicture(Picture):
         self._safe = [
             self.line(axes, BLUE, linestyle=(0, (6, 2)), zorder=3) for axes in self._strips
         ]
-        self._at = [
+        self.at = [
             self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
             for axes in self._strips
         ]
@@ -173,7 +173,7 @@ class KvMemoryPicture(Picture):
             self.line(axes, INK, marker="D", linestyle="", zorder=6, clip_on=False)
             for axes in self._strips
         ]
-        self._words = [
+        self.words = [
             self.label(axes, ORANGE, va="bottom", zorder=7, bbox=GROUND) for axes in self._strips
         ]
         self._fit_guess = LogGuess(self, self._fits, gap=0.1)
@@ -211,7 +211,7 @@ class KvMemoryPicture(Picture):
         share = percent(round(guess[1], 3)) if guess else ""
         asked = result.asks_for_share
         self._fit_guess.show(None if asked else guess, number, self._fit_words)
-        self._share_guess.show(guess if asked else None, share, self._words[1])
+        self._share_guess.show(guess if asked else None, share, self.words[1])
 
     def _show_memory(self, result: KvMemory) -> None:
         ends = np.cumsum([1e-9 * part for part in result.parts_bytes])
@@ -234,8 +234,8 @@ class KvMemoryPicture(Picture):
         axes = self._fits
         top = held_limit(axes.get_ylim()[1], 1.15 * float(result.fits.max(initial=1.0)))
         axes.set_ylim(0, top)
-        self._curve.set_data(result.fractions, result.fits)
-        self._point.set_data([result.fraction], [result.fit])
+        self.curve.set_data(result.fractions, result.fits)
+        self.point.set_data([result.fraction], [result.fit])
         right = result.fraction < 0.875
         self._fit_words.set_horizontalalignment("left" if right else "right")
         shift = 0.004 if right else -0.004
@@ -263,18 +263,18 @@ class KvMemoryPicture(Picture):
             axes.set_ylim(0, top)
             self._swept[number].set_data(result.swept.load, swept)
             self._safe[number].set_data(result.safe.load, safe)
-            self._at[number].set_data([result.load, result.load], [0, top])
+            self.at[number].set_data([result.load, result.load], [0, top])
             if not here.size:
                 self._dots[number].set_data([], [])
-                place(self._words[number], 0, 0, "")
+                place(self.words[number], 0, 0, "")
                 continue
             value = float(here[0])
             self._dots[number].set_data([result.load], [value])
             left = result.load > 0.6
-            self._words[number].set_horizontalalignment("right" if left else "left")
+            self.words[number].set_horizontalalignment("right" if left else "left")
             shift = -0.02 if left else 0.02
             at = min(value + 0.07 * top, 0.82 * top)
-            place(self._words[number], result.load + shift, at, words[number](value))
+            place(self.words[number], result.load + shift, at, words[number](value))
 
 
 def _share(value: float, _: int) -> str:

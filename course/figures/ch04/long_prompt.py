@@ -115,18 +115,18 @@ class LongPromptPicture(Picture):
         tall = (high - low - 2 * gap) / 5
         self._chats = figure.add_axes((left, low, width, 2 * tall))
         at = low + 2 * tall + gap
-        self._steps = figure.add_axes((left, at, width, 2 * tall), sharex=self._chats)
+        self.steps = figure.add_axes((left, at, width, 2 * tall), sharex=self._chats)
         at += 2 * tall + gap
         self._documents = figure.add_axes((left, at, width, tall), sharex=self._chats)
-        for axes in (self._steps, self._documents):
+        for axes in (self.steps, self._documents):
             axes.tick_params(labelbottom=False)
         self._documents.set(ylim=(0, 1), yticks=[])
         self._documents.grid(visible=False)
         self._chats.set(xlim=(-1, 3), ylim=(0, 2))
-        self._steps.set(ylim=(0, HIGHEST_STEP_MS))
+        self.steps.set(ylim=(0, HIGHEST_STEP_MS))
         self._chats.set_xlabel("time since the documents came (s)")
         self._chats.set_title("TTFT of each chat, a needle each (s)", loc="left", fontsize="medium")
-        self._steps.set_title("length of each step (ms)", loc="left", fontsize="medium")
+        self.steps.set_title("length of each step (ms)", loc="left", fontsize="medium")
         self._documents.set_title("documents, a row each", loc="left", fontsize="medium")
         half = (high - low) / 2 - 0.06
         bars_at = {
@@ -134,7 +134,7 @@ class LongPromptPicture(Picture):
             "document_worst_s": (right, low, 0.985 - right, half),
         }
         titles = ("P99 TTFT of the chats", "longest TTFT of a document")
-        self._bars = [
+        self.bars = [
             BarPanel(self, figure, box, title, ROWS, [(BLUE, "")] * len(ROWS), seconds)
             for box, title in zip(bars_at.values(), titles, strict=True)
         ]
@@ -151,15 +151,15 @@ class LongPromptPicture(Picture):
         )  # fmt: skip
 
     def _make_artists(self) -> None:
-        self._patches: dict[str, PathPatch] = {}
+        self.patches: dict[str, PathPatch] = {}
         for name, (colour, hatch, _) in _LOOKS.items():
-            axes = self._documents if name == "waits" else self._steps
-            self._patches[name] = self._boxes(axes, name, colour, hatch)
+            axes = self._documents if name == "waits" else self.steps
+            self.patches[name] = self._boxes(axes, name, colour, hatch)
         self._prefills = self._boxes(self._documents, "with", ORANGE, "//")
         self._needles = self.line(self._chats, BLUE, linewidth=2.0, zorder=4)
         came: dict[str, Any] = {"linewidth": 1.0, "linestyle": (0, (2, 2)), "zorder": 2}
-        self._came = [self.line(a, MUTED, **came) for a in (self._chats, self._steps)]
-        self._p99 = self.line(self._chats, INK, linewidth=1.2, linestyle=(0, (6, 2)), zorder=3)
+        self._came = [self.line(a, MUTED, **came) for a in (self._chats, self.steps)]
+        self.p99 = self.line(self._chats, INK, linewidth=1.2, linestyle=(0, (6, 2)), zorder=3)
         self._p99_words = self.label(
             self._chats, va="bottom", ha="right", zorder=7, bbox=GROUND, fontsize="small"
         )
@@ -189,8 +189,8 @@ class LongPromptPicture(Picture):
         every = [[getattr(o, name) for o in result.outcomes] for name in self._fields]
         # One scale for both: what the chats gain and what the documents pay are both seconds.
         longest = max(map(max, every))
-        for panel, values in zip(self._bars, every, strict=True):
-            mine = guess if panel is self._bars[0] else None
+        for panel, values in zip(self.bars, every, strict=True):
+            mine = guess if panel is self.bars[0] else None
             panel.show(values, scale_for=longest, guess=mine, bold=result.chosen)
 
     def _show_steps(self, window: Window, right: float) -> None:
@@ -204,9 +204,9 @@ class LongPromptPicture(Picture):
         for name, those in (("plain", ~with_document), ("with", with_document)):
             start, end, high = starts[those], ends[those], high_ms[those]
             # Where hundreds of steps stand side by side their white edges would hide them.
-            self._patches[name].set_linewidth(0.0 if start.size >= _CROWD else 0.4)
-            self._patches[name].set_path(_steps_path(start, end, high))
-        self._patches["other"].set_path(_steps_path(other_start, other_end, other_ms))
+            self.patches[name].set_linewidth(0.0 if start.size >= _CROWD else 0.4)
+            self.patches[name].set_path(_steps_path(start, end, high))
+        self.patches["other"].set_path(_steps_path(other_start, other_end, other_ms))
         self._came[1].set_data([0, 0], [0, HIGHEST_STEP_MS])
 
     def _show_documents(self, window: Window, right: float) -> None:
@@ -215,7 +215,7 @@ class LongPromptPicture(Picture):
         high = 1 - height * np.arange(number)
         low = high - 0.84 * height
         scheduled_s, first_s = window.document_scheduled_s, window.document_first_s
-        self._patches["waits"].set_path(boxes(np.zeros(number), scheduled_s, low, high))
+        self.patches["waits"].set_path(boxes(np.zeros(number), scheduled_s, low, high))
         self._prefills.set_path(boxes(scheduled_s, first_s, low, high))
         ends = tuple({0, number - 1}) if number <= 3 else (number - 1,)
         for place_, text in enumerate(self._document_words):
@@ -242,7 +242,7 @@ class LongPromptPicture(Picture):
             np.column_stack([np.zeros(times_s.size), ttft_s, gap]).ravel(),
         )
         self._came[0].set_data([0, 0], [0, top])
-        self._p99.set_data([-0.12 * right, right], [p99_s, p99_s])
+        self.p99.set_data([-0.12 * right, right], [p99_s, p99_s])
         place(
             self._p99_words, 0.99 * right, p99_s + 0.02 * top,
             f"P99 of all chats {seconds(p99_s)}",

@@ -105,19 +105,19 @@ class PrefillOrDecodePicture(Picture):
             axes.set_xlabel("chunk: max_num_batched_tokens")
         for axes, ticks in ((self._ttft, (0.01, 0.1, 1, 10, 100)), (self._gap, (0.01, 0.1, 1))):
             axes.yaxis.set_major_locator(FixedLocator(ticks))
-        self._p99 = [self._lines(axes, 1.0) for axes in (self._ttft, self._gap)]
+        self.p99 = [self._lines(axes, 1.0) for axes in (self._ttft, self._gap)]
         self._p50 = [self._lines(axes, 0.45) for axes in (self._ttft, self._gap)]
         self._here = [
             self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
             for axes in (self._ttft, self._gap)
         ]
-        self._points = [
+        self.points = [
             self.line(axes, INK, marker="o", linestyle="", zorder=6, markerfacecolor=BLUE)
             for axes in (self._ttft, self._gap)
         ]
         self._second = self.line(self._gap, PURPLE, linewidth=1.6, linestyle=(0, (1, 1.2)))
         small = 11.0 if self.present else 10.0
-        self._words = [
+        self.words = [
             [
                 self.label(
                     axes,
@@ -132,7 +132,7 @@ class PrefillOrDecodePicture(Picture):
             ]
             for axes in (self._ttft, self._gap)
         ]
-        self._guess = LogGuess(self, self._gap, turn_at=0.45)
+        self.guess = LogGuess(self, self._gap, turn_at=0.45)
         self._make_legend(figure)
 
     def _lines(self, axes: Axes, strength: float) -> list[Line2D]:
@@ -171,18 +171,18 @@ class PrefillOrDecodePicture(Picture):
             (self._gap, _GAP_S, "gap_p50_s", "gap_p99_s"),
         )
         for number, (axes, limits, middle, tail) in enumerate(panels):
-            for lines, name in ((self._p50, middle), (self._p99, tail)):
+            for lines, name in ((self._p50, middle), (self.p99, tail)):
                 for line, values in zip(lines[number], _curves(result, name), strict=True):
                     line.set_data(CHUNKS, np.clip(values, limits[0], 0.97 * limits[1]))
-            for place_, line in enumerate(self._p99[number]):
+            for place_, line in enumerate(self.p99[number]):
                 line.set_linewidth(3.2 if place_ == result.asked else 2.0)
             self._here[number].set_data([chunk, chunk], limits)
             here = min(getattr(result.chunked[result.chosen], tail), 0.97 * limits[1])
-            self._points[number].set_data([chunk], [here])
+            self.points[number].set_data([chunk], [here])
             self._name(number, axes, result, tail)
         second = min(result.second_p99_s, 0.97 * _GAP_S[1])
         self._second.set_data(CHUNKS, [second] * len(CHUNKS))
-        self._guess.show(guess, seconds(guess[1]) if guess else "")
+        self.guess.show(guess, seconds(guess[1]) if guess else "")
 
     def _name(self, number: int, axes: Axes, result: PrefillOrDecode, tail: str) -> None:
         """Write each level way's P99 at its line's end, apart from one another, and the chunks'.
@@ -196,7 +196,7 @@ class PrefillOrDecodePicture(Picture):
             words.append(f"2nd {seconds(result.second_p99_s)}")
         low, high = np.log(axes.get_ylim())
         shares = [float(np.clip((np.log(h) - low) / (high - low), 0, 1)) for h in heights]
-        at_first, beside, *others = self._words[number]
+        at_first, beside, *others = self.words[number]
         for text, share, word in zip(
             [at_first, *others],
             spread(shares, 0.09 if self.present else 0.062, 0.02, 0.98),

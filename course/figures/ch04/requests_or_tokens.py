@@ -103,7 +103,7 @@ class RequestsOrTokensPicture(Picture):
             ("longest step", seconds), ("P99 TTFT of the chats", seconds),
             ("answers a second", rounded),
         )  # fmt: skip
-        self._bars = [
+        self.bars = [
             BarPanel(self, figure, (right, at, 0.985 - right, tall), title, _NAMES, _LOOKS, words)
             for at, (title, words) in zip(places, panels, strict=True)
         ]
@@ -138,7 +138,7 @@ class RequestsOrTokensPicture(Picture):
             [one.chat_ttft_p99_s for one in result.both],
             [one.finished_per_s for one in result.both],
         ]
-        for place_, (panel, pair_values) in enumerate(zip(self._bars, bars, strict=True)):
+        for place_, (panel, pair_values) in enumerate(zip(self.bars, bars, strict=True)):
             mine = (guess[0], 0) if guess and round(guess[1]) == place_ else None
             panel.show(pair_values, guess=mine)
 

@@ -88,7 +88,7 @@ class FourVerdictsPicture(Picture):
     def build(self, figure: Figure) -> None:
         """Make the axes, the legend and the empty artists."""
         box = (0.02, 0.135, 0.6, 0.73) if self.present else (0.02, 0.105, 0.62, 0.79)
-        axes = self._bars = figure.add_axes(box)
+        axes = self.bars = figure.add_axes(box)
         axes.set(xlim=(0, 104), ylim=(_TENANTS, 0), yticks=[], xticks=range(0, 101, 20))
         axes.set_xlabel("of the tenant's requests (%)")
         axes.spines["left"].set_visible(False)
@@ -100,10 +100,10 @@ class FourVerdictsPicture(Picture):
             )
             for name, (colour, hatch, _) in VERDICTS.items()
         }
-        self._in_time: PathPatch = self.keep(
+        self.in_time: PathPatch = self.keep(
             axes.add_patch(PathPatch(NOTHING, facecolor=GREEN, **edge))
         )
-        self._open = self.line(
+        self.open = self.line(
             axes, INK, marker="D", linestyle="", zorder=6, markerfacecolor="white",
             markersize=8 if self.present else 6,
         )  # fmt: skip
@@ -115,7 +115,7 @@ class FourVerdictsPicture(Picture):
             self.label(axes, GREEN, va="center", ha="left", zorder=7, bbox=GROUND)
             for _ in range(_TENANTS)
         ]
-        self._star = self.line(
+        self.star = self.line(
             axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
             markeredgecolor=INK, markeredgewidth=0.8,
         )  # fmt: skip
@@ -184,11 +184,11 @@ class FourVerdictsPicture(Picture):
             patch.set_path(boxes(left, right, rows + _VERDICT[0], rows + _VERDICT[1]))
             left = right
         met = np.array([100 * t.in_time for t in result.tenants])
-        self._in_time.set_path(
+        self.in_time.set_path(
             boxes(np.zeros(_TENANTS), met, rows + _OUTCOME[0], rows + _OUTCOME[1])
         )
         middle = rows + (_OUTCOME[0] + _OUTCOME[1]) / 2
-        self._open.set_data([100 * t.in_time for t in result.open_tenants], middle)
+        self.open.set_data([100 * t.in_time for t in result.open_tenants], middle)
         for row, tenant in enumerate(result.tenants):
             place(
                 self._heads[row], 0, row + _WORDS_AT,
@@ -235,13 +235,13 @@ class FourVerdictsPicture(Picture):
 
     def _show_guess(self, guess: Point | None) -> None:
         if guess is None:
-            self._star.set_data([], [])
+            self.star.set_data([], [])
             place(self._guess_words, 0, 0, "")
             return
         value, row = guess
         x = min(max(value, 0.0), 103.0)
         y = row + (_OUTCOME[0] + _OUTCOME[1]) / 2
-        self._star.set_data([x], [y])
+        self.star.set_data([x], [y])
         right = x < 60
         self._guess_words.set_horizontalalignment("left" if right else "right")
         place(self._guess_words, x + (3 if right else -3), y, f"your guess {rounded(value)} %")

@@ -66,7 +66,7 @@ class BurstShade:
             "ha": "center", "va": "top", "fontsize": size, "linespacing": 1.2, "zorder": 9,
             "transform": axes.get_xaxis_transform(), "bbox": GROUND,
         }  # fmt: skip
-        self._words = [picture.label(axes, INK, **looks) for _ in range(3)] if words else []
+        self.words = [picture.label(axes, INK, **looks) for _ in range(3)] if words else []
 
     def show(self, burst_s: tuple[float, float], words: tuple[str, str, str] = ("",) * 3) -> None:
         """Move the stretch, and set the words before, in and after it; empty ones hide theirs."""
@@ -75,7 +75,7 @@ class BurstShade:
         self._span.set_x(start_s)
         self._span.set_width(end_s - start_s)
         middles = ((left + start_s) / 2, (start_s + end_s) / 2, (end_s + right) / 2)
-        for text, x, said in zip(self._words, middles, words, strict=False):
+        for text, x, said in zip(self.words, middles, words, strict=False):
             place(text, x, 0.975, said)
 
 
@@ -83,7 +83,7 @@ class StackedShares:
     """Shares of what was sent at each time, stacked to 100 %."""
 
     def __init__(self, picture: Picture, axes: Axes) -> None:
-        self._patches: dict[str, PathPatch] = {
+        self.patches: dict[str, PathPatch] = {
             name: picture.keep(
                 axes.add_patch(
                     PathPatch(
@@ -103,7 +103,7 @@ class StackedShares:
     def show(self, time: OverTime) -> None:
         """Stack the shares of `time`, the good ones at the bottom."""
         floor = np.zeros(time.middle_s.size)
-        for name, patch in self._patches.items():
+        for name, patch in self.patches.items():
             ceiling = floor + 100 * time.shares.get(name, np.zeros_like(floor))
             patch.set_path(between(time.middle_s, floor, ceiling))
             floor = ceiling

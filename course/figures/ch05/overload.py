@@ -95,24 +95,24 @@ class OverloadPicture(Picture):
             left, right, low, high = (0.095, 0.5), (0.685, 0.295), (0.135, 0.3), (0.525, 0.36)
         else:
             left, right, low, high = (0.075, 0.535), (0.68, 0.305), (0.105, 0.325), (0.515, 0.4)
-        self._good, self._met, self._good_by, self._met_by = (
+        self.good, self._met, self._good_by, self._met_by = (
             figure.add_axes((x[0], y[0], x[1], y[1])) for x in (left, right) for y in (high, low)
         )
-        for axes in (self._good, self._met):
+        for axes in (self.good, self._met):
             axes.set(xlim=(0, 300), xticks=range(0, 301, 60))
         for axes in (self._good_by, self._met_by):
             axes.set(xlim=(0, MOST_PER_S), xticks=range(0, 26, 5))
         for axes in (self._met, self._met_by):
             axes.set(ylim=(0, 104), yticks=[0, 50, 100])
-        for axes in (self._good, self._good_by):
+        for axes in (self.good, self._good_by):
             axes.set(ylim=(0, 20))
             axes.tick_params(labelbottom=False)
-        self._good.set_ylabel("good answers / s")
+        self.good.set_ylabel("good answers / s")
         self._met.set_ylabel("attainment (%)")
         self._met.set_xlabel("time of first sending (s)")
         self._met_by.set_xlabel("offered load (requests/s)")
         self._build_lines()
-        handles = [self._open[0], self._own[0], self._offered, self._capacity[0]]
+        handles = [self.open[0], self.own[0], self.offered, self._capacity[0]]
         figure.legend(
             handles=handles,
             labels=["accept everything", "this gate", "offered", "capacity"],
@@ -121,22 +121,22 @@ class OverloadPicture(Picture):
         )  # fmt: skip
 
     def _build_lines(self) -> None:
-        panels = (self._good, self._met, self._good_by, self._met_by)
+        panels = (self.good, self._met, self._good_by, self._met_by)
         self._shades = [
-            BurstShade(self, axes, words=axes is self._good) for axes in (self._good, self._met)
+            BurstShade(self, axes, words=axes is self.good) for axes in (self.good, self._met)
         ]
         self._loads = [self._rules(axes) for axes in (self._good_by, self._met_by)]
-        self._capacity = [muted_rule(axes, self) for axes in (self._good, self._good_by)]
-        self._offered = self.line(self._good, INK, linewidth=1.3, dashes=(2, 1.5), zorder=3)
+        self._capacity = [muted_rule(axes, self) for axes in (self.good, self._good_by)]
+        self.offered = self.line(self.good, INK, linewidth=1.3, dashes=(2, 1.5), zorder=3)
         self._offered_by = self.line(self._good_by, INK, linewidth=1.3, dashes=(2, 1.5), zorder=3)
         dots: list[dict[str, Any]] = [{}, {}, {"marker": "s"}, {"marker": "s"}]
         size = 6.5 if self.present else 4.5
-        self._open = [
+        self.open = [
             self.line(axes, ORANGE, dashes=(5, 2), zorder=4, markersize=size, **look)
             for axes, look in zip(panels, dots, strict=True)
         ]
         dots = [{}, {}, {"marker": "o"}, {"marker": "o"}]
-        self._own = [
+        self.own = [
             self.line(axes, BLUE, zorder=5, markersize=size, **look)
             for axes, look in zip(panels, dots, strict=True)
         ]
@@ -148,7 +148,7 @@ class OverloadPicture(Picture):
             )
             for _ in range(2)
         ]  # fmt: skip
-        self._guess = GuessMark(self, self._good)
+        self.guess = GuessMark(self, self.good)
 
     def _rules(self, axes: Axes) -> Any:
         """A line each at the usual load and at the burst's."""
@@ -159,17 +159,17 @@ class OverloadPicture(Picture):
         needed = 1.3 * max(
             float(result.time.offered_per_s.max()), result.capacity_per_s, guess[1] if guess else 0
         )
-        top = held_top(self._good.get_ylim()[1], min(needed, 100.0))
-        self._good.set_ylim(0, top)
-        self._offered.set_data(result.time.middle_s, result.time.offered_per_s)
+        top = held_top(self.good.get_ylim()[1], min(needed, 100.0))
+        self.good.set_ylim(0, top)
+        self.offered.set_data(result.time.middle_s, result.time.offered_per_s)
         self._offered_by.set_data([0, 100], [0, 100])
         for line, right in zip(self._capacity, (300, MOST_PER_S), strict=True):
             line.set_data([0, right], [result.capacity_per_s] * 2)
         for lines, time, curve in (
-            (self._open, result.open_time, result.open_curve),
-            (self._own, result.time, result.curve),
+            (self.open, result.open_time, result.open_curve),
+            (self.own, result.time, result.curve),
         ):
-            if lines is self._own and result.is_open:
+            if lines is self.own and result.is_open:
                 for line in lines:
                     line.set_data([], [])
                 continue
@@ -182,7 +182,7 @@ class OverloadPicture(Picture):
         self._shades[0].show(burst_s, _words(result))
         self._shades[1].show(burst_s)
         self._mark_loads(result)
-        self._guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
+        self.guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
 
     def _mark_loads(self, result: Overload) -> None:
         loads = [result.rate_per_s, result.burst_per_s]

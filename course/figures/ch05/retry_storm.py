@@ -74,11 +74,11 @@ class RetryStormPicture(Picture):
             boxes = (0.115, 0.555, 0.865, 0.33), (0.115, 0.125, 0.865, 0.27)
         else:
             boxes = (0.085, 0.54, 0.895, 0.38), (0.085, 0.1, 0.895, 0.29)
-        self._rates, self._fates = (figure.add_axes(box) for box in boxes)
-        for axes in (self._rates, self._fates):
+        self.rates, self._fates = (figure.add_axes(box) for box in boxes)
+        for axes in (self.rates, self._fates):
             axes.set_xlim(0, 300)
             axes.set_xticks(range(0, 301, 40))
-        self._build_rates(self._rates)
+        self._build_rates(self.rates)
         self._fates.set_ylim(0, 100)
         self._fates.set_yticks([0, 50, 100])
         self._fates.set_ylabel("attempts (%)")
@@ -100,18 +100,18 @@ class RetryStormPicture(Picture):
         axes.set_ylabel("per second")
         self._shade = BurstShade(self, axes)
         self._capacity = muted_rule(axes, self)
-        self._offered = self.line(
+        self.offered = self.line(
             axes, INK, linewidth=1.3, dashes=(2, 1.5), zorder=4, label="requests offered"
         )
-        self._attempts = self.line(
+        self.attempts = self.line(
             axes, ORANGE, dashes=(6, 2), zorder=5, label="attempts (with retries)"
         )
-        self._good = self.line(axes, BLUE, zorder=6, label="good answers")
+        self.good = self.line(axes, BLUE, zorder=6, label="good answers")
         self._capacity_words = self.label(
             axes, MUTED, va="bottom", ha="left", zorder=7,
             fontsize=10.5 if self.present else 9.0,
         )  # fmt: skip
-        self._guess = GuessMark(self, axes)
+        self.guess = GuessMark(self, axes)
         axes.legend(
             loc="lower center", bbox_to_anchor=(0.48, 1.0), ncols=3, borderaxespad=0.2,
             handlelength=2.6, columnspacing=1.5, fontsize=11 if self.present else 9.5,
@@ -123,11 +123,11 @@ class RetryStormPicture(Picture):
         x = time.middle_s
         most = max(float(time.attempts_per_s.max()), 1.5 * result.capacity_per_s)
         most = 1.35 * max(most, guess[1] if guess else 0.0)
-        top = held_limit(self._rates.get_ylim()[1], min(most, TOP_PER_S))
-        self._rates.set_ylim(0, top)
-        self._offered.set_data(x, time.offered_per_s)
-        self._attempts.set_data(x, time.attempts_per_s)
-        self._good.set_data(x, time.good_per_s)
+        top = held_limit(self.rates.get_ylim()[1], min(most, TOP_PER_S))
+        self.rates.set_ylim(0, top)
+        self.offered.set_data(x, time.offered_per_s)
+        self.attempts.set_data(x, time.attempts_per_s)
+        self.good.set_data(x, time.good_per_s)
         self._capacity.set_data([0, 300], [result.capacity_per_s] * 2)
         place(
             self._capacity_words, 2, result.capacity_per_s + 0.01 * top,
@@ -136,7 +136,7 @@ class RetryStormPicture(Picture):
         self._shade.show(time.burst_s, _words(result, top))
         self._lower_shade.show(time.burst_s)
         self._shares.show(time)
-        self._guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
+        self.guess.show(guess, top, lambda value: f"{rounded(value)}/s", beside=True)
 
 
 def _words(result: RetryStorm, top: float) -> tuple[str, str, str]:

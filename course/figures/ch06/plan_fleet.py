@@ -110,12 +110,12 @@ class FleetPicture(Picture):
         self._build_stack()
         self._build_bill()
         figure.legend(
-            handles=[self._bars, self._now, self._peak, self._held, self._held_failed],
+            handles=[self.bars, self.now, self.peak, self.held, self.held_failed],
             loc="upper center", ncols=3 if self.present else 5, bbox_to_anchor=(0.53, 1.0),
             columnspacing=1.2, handlelength=1.9, labelspacing=0.25, borderaxespad=0.2,
         )  # fmt: skip
         self._stack.legend(
-            handles=self._pieces, loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=4,
+            handles=self.pieces, loc="lower center", bbox_to_anchor=(0.47, 1.0), ncols=4,
             columnspacing=0.7 if self.present else 1.0, handlelength=1.1, handletextpad=0.4,
             borderaxespad=0.25,
         )  # fmt: skip
@@ -129,20 +129,20 @@ class FleetPicture(Picture):
         axes.set_ylabel("requests/s")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         faint: dict[str, Any] = {"linewidth": 0, "zorder": 2}
-        self._peak = self.keep(
+        self.peak = self.keep(
             axes.add_patch(
                 PathPatch(NOTHING, facecolor=YELLOW, alpha=0.35, label="with growth and burst",
                           **faint)
             )
         )  # fmt: skip
-        self._bars = self.keep(
+        self.bars = self.keep(
             axes.add_patch(PathPatch(NOTHING, facecolor=BLUE, label="demand today", **faint))
         )
-        self._now = self.line(
+        self.now = self.line(
             axes, INK, linewidth=1.4, linestyle=(0, (1, 1.2)), zorder=3, label="the peak"
         )
-        self._held = self.line(axes, GREEN, linewidth=2.2, zorder=4, label="held with all replicas")
-        self._held_failed = self.line(
+        self.held = self.line(axes, GREEN, linewidth=2.2, zorder=4, label="held with all replicas")
+        self.held_failed = self.line(
             axes, ORANGE, linewidth=2.2, linestyle=(0, (5, 2)), zorder=5,
             label="held with failures",
         )  # fmt: skip
@@ -157,7 +157,7 @@ class FleetPicture(Picture):
         axes.set_xlabel("replicas")
         axes.spines["left"].set_visible(False)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 1.2, "zorder": 3}
-        self._pieces = [
+        self.pieces = [
             self.keep(
                 axes.add_patch(
                     PathPatch(NOTHING, facecolor=colour, hatch=hatch, label=name, **edge)
@@ -169,7 +169,7 @@ class FleetPicture(Picture):
             self.label(axes, INK, va="center", ha="center", zorder=9) for _ in _PURPOSES
         ]
         self._none = self.label(axes, INK, va="center", ha="left", zorder=9)
-        self._guess = LogGuess(self, axes, lead="guess")
+        self.guess = LogGuess(self, axes, lead="guess")
 
     def _build_bill(self) -> None:
         axes = self._bill
@@ -210,13 +210,13 @@ class FleetPicture(Picture):
         if top != axes.get_ylim()[1]:
             axes.set_ylim(0, top)
         floor, wide = np.zeros(24), (hours + 0.06, hours + 0.94)
-        self._bars.set_path(boxes(*wide, floor, result.demand_per_s))
+        self.bars.set_path(boxes(*wide, floor, result.demand_per_s))
         more = result.demand_per_s * result.growth * result.burst
-        self._peak.set_path(boxes(*wide, result.demand_per_s, more))
-        self._now.set_data([0, 24], [result.peak_per_s] * 2)
-        self._held.set_data([0, 24], [held] * 2 if held else [np.nan] * 2)
+        self.peak.set_path(boxes(*wide, result.demand_per_s, more))
+        self.now.set_data([0, 24], [result.peak_per_s] * 2)
+        self.held.set_data([0, 24], [held] * 2 if held else [np.nan] * 2)
         shown = bool(result.failures and held)
-        self._held_failed.set_data([0, 24] if shown else [], [failed] * 2 if shown else [])
+        self.held_failed.set_data([0, 24] if shown else [], [failed] * 2 if shown else [])
         place(
             self._day_words, 3.1, result.peak_per_s - 0.015 * top,
             f"peak {rounded(result.peak_per_s)}/s",
@@ -230,7 +230,7 @@ class FleetPicture(Picture):
             axes.set_xlim(0, right)
         start = 0
         by_purpose = dict(result.reasons)
-        for patch, text, (name, *_) in zip(self._pieces, self._stack_words, _PURPOSES, strict=True):
+        for patch, text, (name, *_) in zip(self.pieces, self._stack_words, _PURPOSES, strict=True):
             number = by_purpose.get(name, 0)
             corners = (np.array([float(v)]) for v in (start, start + number, -0.34, 0.34))
             patch.set_path(boxes(*corners))
@@ -245,7 +245,7 @@ class FleetPicture(Picture):
             start += number
         place(self._none, 0.02 * right, 0.0, result.ours.why_not)
         words = f"{guess[0]:g}" if guess else ""
-        self._guess.show((guess[0], 0.47) if guess else None, words)
+        self.guess.show((guess[0], 0.47) if guess else None, words)
 
     def _show_bill(self, result: Fleet) -> None:
         axes = self._bill

@@ -98,13 +98,13 @@ class RampPicture(Picture):
             "requests/s", "SLO kept (%)", "KV cache full (%)",
         )  # fmt: skip
         spots = [(left, bottom) for bottom in bottoms for left in lefts]
-        self._panels = [
+        self.panels = [
             self._panel(figure, (*spot, width, height), title)
             for spot, title in zip(spots, titles, strict=True)
         ]
-        for axes in self._panels[3:]:
+        for axes in self.panels[3:]:
             axes.set_xlabel("offered load (requests/s)" if not self.present else "offered (req./s)")
-        self._tokens, self._ttft, self._tpot, self._done, self._kept, self._kv = self._panels
+        self._tokens, self._ttft, self._tpot, self._done, self._kept, self._kv = self.panels
         self._tokens.set_ylim(0, 6000)
         self._tokens.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         for axes, limits, ticks in (
@@ -139,34 +139,34 @@ class RampPicture(Picture):
             (GREEN, {"linestyle": (0, (6, 1.5, 1, 1.5))}),
             (PURPLE, {"linestyle": (0, (3, 1.2))}),
         )
-        self._curves = [
+        self.curves = [
             self.line(axes, colour, zorder=4, **look)
-            for axes, (colour, look) in zip(self._panels, looks, strict=True)
+            for axes, (colour, look) in zip(self.panels, looks, strict=True)
         ]
-        self._good = self.line(
+        self.good = self.line(
             self._done, GREEN, linestyle=(0, (6, 1.5, 1, 1.5)), zorder=4, label="inside the SLO"
         )
-        self._offered = self.line(self._done, MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+        self.offered = self.line(self._done, MUTED, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
         self._beside = Across(self, _GREY, linewidth=1.3, zorder=2, label="the chat")
         self._limits = Across(
             self, INK, linewidth=1.5, linestyle=(0, (1, 1.2)), zorder=3, label="limit"
         )
         self._here = Across(self, INK, linewidth=1.1, linestyle=(0, (2, 2)), zorder=1)
-        self._marks = Across(
+        self.marks = Across(
             self, INK, marker="D", linestyle="", zorder=6, label="your load",
             markersize=8 if self.present else 6,
         )  # fmt: skip
-        self._held = Across(
+        self.held = Across(
             self, GREEN, linewidth=8, solid_capstyle="butt", alpha=0.5, zorder=1,
             label="loads inside the SLO",
         )  # fmt: skip
-        self._words = [self.label(axes, INK, zorder=9) for axes in self._panels]
-        self._guess = LogGuess(self, self._tokens, lead="guess")
+        self.words = [self.label(axes, INK, zorder=9) for axes in self.panels]
+        self.guess = LogGuess(self, self._tokens, lead="guess")
 
     def _legend(self, figure: Figure) -> None:
         handles = [
-            self._curves[0], self._curves[1], self._good, self._limits.artist, self._held.artist,
-            self._marks.artist, self._beside.artist,
+            self.curves[0], self.curves[1], self.good, self._limits.artist, self.held.artist,
+            self.marks.artist, self._beside.artist,
         ]  # fmt: skip
         figure.legend(
             handles=handles, loc="upper center", ncols=4 if self.present else 7,
@@ -180,7 +180,7 @@ class RampPicture(Picture):
             self._tokens.get_xlim()[1], _SEEN * float(result.curve.load_per_s[-1]), _LOADS
         )
         if right != self._tokens.get_xlim()[1]:
-            for axes in self._panels:
+            for axes in self.panels:
                 axes.set_xlim(0, right)
             self._done.set_ylim(0, right)
         top = coarse_limit(
@@ -191,18 +191,18 @@ class RampPicture(Picture):
         self._show_curves(result, right)
         self._show_here(result, right)
         shown = guess and (guess[0], 0.5 * top)
-        self._guess.show(shown, f"{rounded(guess[0])}/s" if guess else "", self._words[0])
+        self.guess.show(shown, f"{rounded(guess[0])}/s" if guess else "", self.words[0])
 
     def _show_curves(self, result: Ramp, right: float) -> None:
         loads = result.curve.load_per_s
-        for line, ys in zip(self._curves, _panels_of(result.curve), strict=True):
+        for line, ys in zip(self.curves, _panels_of(result.curve), strict=True):
             line.set_data(loads, ys)
-        self._good.set_data(loads, result.curve.good_per_s)
-        self._offered.set_data([0, right], [0, right])
+        self.good.set_data(loads, result.curve.good_per_s)
+        self.offered.set_data([0, right], [0, right])
         beside = result.beside
         self._beside.show(
             (axes, *within(axes, beside.load_per_s, ys))
-            for axes, ys in zip(self._panels, _panels_of(beside) if beside else (), strict=False)
+            for axes, ys in zip(self.panels, _panels_of(beside) if beside else (), strict=False)
             if beside is not None
         )
         self._limits.show(
@@ -214,8 +214,8 @@ class RampPicture(Picture):
             )
         )
         held = min(loads[-1] if result.held_per_s is None else result.held_per_s, right)
-        bars = self._panels if held else ()
-        self._held.show((axes, [0, held], [axes.get_ylim()[0]] * 2) for axes in bars)
+        bars = self.panels if held else ()
+        self.held.show((axes, [0, held], [axes.get_ylim()[0]] * 2) for axes in bars)
 
     def _show_here(self, result: Ramp, right: float) -> None:
         here, beyond = result.here, " →" if result.load_per_s > right else ""
@@ -230,21 +230,21 @@ class RampPicture(Picture):
         x = min(result.load_per_s, right)
         limits = {1: result.ttft_limit_s, 2: 1e3 * result.tpot_limit_s}
         marks, uprights = [], []
-        for i, (axes, words) in enumerate(zip(self._panels, spoken, strict=True)):
+        for i, (axes, words) in enumerate(zip(self.panels, spoken, strict=True)):
             low, high = axes.get_ylim()
             y = min(max(float(_panels_of(here)[i][0]), low), high)
             uprights.append((axes, [x, x], [low, high]))
             marks.append((axes, [x], [y]))
             self._say(i, x, y, words + beyond, limits.get(i))
         self._here.show(uprights)
-        self._marks.show(marks)
+        self.marks.show(marks)
 
     def _say(self, i: int, x: float, y: float, words: str, limit: float | None) -> None:
         """Write `words` where the curve is not: above it on its left, or below it on its right.
 
         Where the line of the `limit` would run through them they change the side, or pass it.
         """
-        axes, text = self._panels[i], self._words[i]
+        axes, text = self.panels[i], self.words[i]
         right, share = axes.get_xlim()[1], _share(axes, y)
         on_left = x > 0.35 * right
         below = share > 0.85 or (share >= 0.15 and (axes is self._kept or not on_left))

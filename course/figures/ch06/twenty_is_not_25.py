@@ -75,17 +75,17 @@ class OneEventPicture(Picture):
             "P99 TTFT of those that came (s)" if self.present
             else "P99 TTFT of the requests that came then (s)",
         )  # fmt: skip
-        self._panels: list[Axes] = []
+        self.panels: list[Axes] = []
         for bottom, title in zip(bottoms, titles, strict=True):
             axes = figure.add_axes((left, bottom, width, height))
             axes.set_title(title, loc="left", fontsize="medium")
             axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10]))
             axes.set_xlim(0, 7)
             axes.tick_params(labelbottom=bottom == bottoms[-1])
-            self._panels.append(axes)
-        self._rates, self._people, self._tail = self._panels
+            self.panels.append(axes)
+        self.rates, self._people, self._tail = self.panels
         self._tail.set_xlabel("minutes")
-        self._rates.set_ylim(0, 30)
+        self.rates.set_ylim(0, 30)
         self._people.set_ylim(0, 400)
         self._people.yaxis.set_major_locator(MaxNLocator(4))
         self._people.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
@@ -96,7 +96,7 @@ class OneEventPicture(Picture):
         self._build_artists()
         figure.legend(
             handles=[
-                self._arrived, self._finished, self._held, self._running, self._waiting,
+                self.arrived, self.finished, self.held, self.running, self._waiting,
                 self._limit, self._shades[0],
             ],
             loc="upper center", ncols=4 if self.present else 7, bbox_to_anchor=(0.53, 1.0),
@@ -104,34 +104,34 @@ class OneEventPicture(Picture):
         )  # fmt: skip
 
     def _build_artists(self) -> None:
-        rates, people, tail = self._panels
+        rates, people, tail = self.panels
         self._shades = [
             self.keep(axes.axvspan(0, 1, facecolor="#e9e9e9", linewidth=0, zorder=0.5,
                                    label="the event"))
-            for axes in self._panels
+            for axes in self.panels
         ]  # fmt: skip
         step = {"drawstyle": "steps-post"}
-        self._arrived = self.line(
+        self.arrived = self.line(
             rates, MUTED, linewidth=1.6, zorder=3, label="arrive", linestyle=(0, (1, 1)), **step
         )
-        self._finished = self.line(rates, BLUE, zorder=4, label="finish", **step)
-        self._held = self.line(
+        self.finished = self.line(rates, BLUE, zorder=4, label="finish", **step)
+        self.held = self.line(
             rates, GREEN, linewidth=1.8, linestyle=(0, (6, 1.5, 1, 1.5)), zorder=2,
             label="held inside the promise",
         )  # fmt: skip
         self._rate_words = self.label(rates, INK, va="bottom", ha="center", zorder=9)
-        self._running = self.line(
+        self.running = self.line(
             people, BLUE, linewidth=1.6, linestyle=(0, (4, 1.5)), zorder=3, label="run"
         )
         self._waiting = self.line(people, ORANGE, zorder=4, label="wait")
         self._people_words = self.label(people, ORANGE, va="bottom", zorder=9)
-        self._p99 = self.line(tail, ORANGE, linewidth=1.8, zorder=4, **step)
+        self.p99 = self.line(tail, ORANGE, linewidth=1.8, zorder=4, **step)
         self._limit = self.line(
             tail, INK, linewidth=1.5, linestyle=(0, (1, 1.2)), zorder=3, label="promise"
         )
-        self._worst = self.line(tail, PURPLE, marker="D", linestyle="", zorder=6)
-        self._tail_words = self.label(tail, PURPLE, va="bottom", zorder=9)
-        self._guess = LogGuess(self, tail)
+        self.worst = self.line(tail, PURPLE, marker="D", linestyle="", zorder=6)
+        self.tail_words = self.label(tail, PURPLE, va="bottom", zorder=9)
+        self.guess = LogGuess(self, tail)
 
     def update(self, result: OneEvent, guess: Point | None) -> None:
         """Move everything to `result`; a guess is a P99 in seconds, in the middle of the event."""
@@ -143,16 +143,16 @@ class OneEventPicture(Picture):
         self._show_rates(result)
         self._show_people(result)
         self._show_tail(result)
-        self._guess.show(guess, seconds(guess[1]) if guess else "", self._tail_words)
+        self.guess.show(guess, seconds(guess[1]) if guess else "", self.tail_words)
 
     def _scale(self, result: OneEvent) -> None:
         right = float(result.edges_min[-1])
-        if self._rates.get_xlim()[1] != right:
-            for axes in self._panels:
+        if self.rates.get_xlim()[1] != right:
+            for axes in self.panels:
                 axes.set_xlim(0, right)
         bars = max(result.arrived_per_s.max(), result.finished_per_s.max(), result.held_per_s)
         for axes, most, steps in (
-            (self._rates, 1.05 * bars, _RATES),
+            (self.rates, 1.05 * bars, _RATES),
             (self._people, 1.2 * max(result.most_waiting, result.running.max()), _PEOPLE),
         ):
             top = coarse_limit(axes.get_ylim()[1], float(most), steps, shrink_below=0.25)
@@ -162,18 +162,18 @@ class OneEventPicture(Picture):
     def _show_rates(self, result: OneEvent) -> None:
         bars, right = result.bars_min, float(result.edges_min[-1])
         for line, rates in (
-            (self._arrived, result.arrived_per_s),
-            (self._finished, result.finished_per_s),
+            (self.arrived, result.arrived_per_s),
+            (self.finished, result.finished_per_s),
         ):
             line.set_data(bars, np.append(rates, rates[-1]))
-        self._held.set_data([0, right], [result.held_per_s] * 2)
+        self.held.set_data([0, right], [result.held_per_s] * 2)
         place(
-            self._rate_words, result.edges_min[1:3].mean(), 0.04 * self._rates.get_ylim()[1],
+            self._rate_words, result.edges_min[1:3].mean(), 0.04 * self.rates.get_ylim()[1],
             f"{rounded(result.event_per_s)} come, {rounded(result.event_finished_per_s)} finish",
         )  # fmt: skip
 
     def _show_people(self, result: OneEvent) -> None:
-        self._running.set_data(result.at_min, result.running)
+        self.running.set_data(result.at_min, result.running)
         self._waiting.set_data(result.at_min, result.waiting)
         worst = int(result.waiting.argmax())
         most, top = result.most_waiting, self._people.get_ylim()[1]
@@ -188,14 +188,14 @@ class OneEventPicture(Picture):
 
     def _show_tail(self, result: OneEvent) -> None:
         bars, tails = result.bars_min, result.ttft_p99_s
-        self._p99.set_data(bars, np.append(tails, tails[-1]))
+        self.p99.set_data(bars, np.append(tails, tails[-1]))
         right = float(result.edges_min[-1])
         self._limit.set_data([0, right], [result.ttft_limit_s] * 2)
         x = float(result.edges_min[1:3].mean())
-        self._worst.set_data([x], [result.event_p99_s])
+        self.worst.set_data([x], [result.event_p99_s])
         centred = 0.2 * right < x < 0.8 * right
-        self._tail_words.set_horizontalalignment("center" if centred else "left")
+        self.tail_words.set_horizontalalignment("center" if centred else "left")
         place(
-            self._tail_words, x, 1.5 * result.event_p99_s,
+            self.tail_words, x, 1.5 * result.event_p99_s,
             f"P99 of the event {seconds(result.event_p99_s)}",
         )  # fmt: skip

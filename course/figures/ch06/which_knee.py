@@ -103,7 +103,7 @@ class WhichKneePicture(Picture):
         """Make four panels, the legend and the empty artists."""
         left, width = (0.16, 0.41) if self.present else (0.13, 0.47)
         strip, height = ((0.14, 0.25), 0.37) if self.present else ((0.105, 0.215), 0.48)
-        self._curve: Axes = figure.add_axes((left, strip[0] + strip[1] + 0.07, width, height))
+        self.curve: Axes = figure.add_axes((left, strip[0] + strip[1] + 0.07, width, height))
         self._strip: Axes = figure.add_axes((left, strip[0], width, strip[1]))
         column, wide = (0.69, 0.29) if self.present else (0.685, 0.3)
         half = (strip[1] + 0.07 + height - (0.11 if self.present else 0.1)) / 2
@@ -123,10 +123,10 @@ class WhichKneePicture(Picture):
 
     def _scales(self) -> None:
         self._titles: list[Text] = []
-        self._curve.set(xlim=(0, 34), ylim=(0, 6000))
-        self._curve.set_ylabel("output tokens/s")
-        self._curve.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
-        self._curve.tick_params(labelbottom=False)
+        self.curve.set(xlim=(0, 34), ylim=(0, 6000))
+        self.curve.set_ylabel("output tokens/s")
+        self.curve.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
+        self.curve.tick_params(labelbottom=False)
         self._strip.set(xlim=(0, 34), ylim=(-0.6, 2.6))
         self._strip.set_yticks([2, 1, 0], [words for *_, words in _METHODS])
         for label, (_, colour, *_) in zip(self._strip.get_yticklabels(), _METHODS, strict=True):
@@ -145,32 +145,32 @@ class WhichKneePicture(Picture):
             axes.xaxis.set_major_locator(MaxNLocator(5))
 
     def _all(self) -> tuple[Axes, ...]:
-        return (self._curve, self._strip, self._first, self._further)
+        return (self.curve, self._strip, self._first, self._further)
 
     def _build_curve(self) -> None:
-        axes = self._curve
+        axes = self.curve
         size = 7 if self.present else 5
         self._runs = self.line(axes, INK, linewidth=0.6, alpha=0.4, zorder=2)
         self._line = self.line(axes, INK, linewidth=1.4, zorder=3)
-        self._points = self.line(
+        self.points = self.line(
             axes, INK, marker="o", markersize=size, linestyle="", zorder=5, label="a load"
         )
-        self._left_out = self.line(
+        self.left_out = self.line(
             axes, INK, marker="o", markersize=size, linestyle="", alpha=0.45, zorder=4,
             markerfacecolor="white", label="left out",
         )  # fmt: skip
-        self._level = self.line(
+        self.level = self.line(
             axes, BLUE, linewidth=1.2, linestyle=(0, (6, 2)), zorder=2, label="90 % of the plateau"
         )
-        self._stick = self.line(
+        self.stick = self.line(
             axes, ORANGE, linewidth=1.8, linestyle=(0, (1, 1.2)), zorder=4, label="two pieces"
         )
-        self._guess = LogGuess(self, axes, lead="guess")
+        self.guess = LogGuess(self, axes, lead="guess")
 
     def _build_strip(self) -> None:
-        self._knees, self._bands, self._marks, self._words = [], [], [], []
+        self.knees, self.bands, self.marks, self.words = [], [], [], []
         for _, colour, dash, marker, _ in _METHODS:
-            self._knees.append(
+            self.knees.append(
                 [
                     self.line(
                         axes,
@@ -180,21 +180,19 @@ class WhichKneePicture(Picture):
                         zorder=3,
                         transform=axes.get_xaxis_transform(),
                     )
-                    for axes in (self._curve, self._first, self._further)
+                    for axes in (self.curve, self._first, self._further)
                 ]
             )
-            self._bands.append(
+            self.bands.append(
                 self.line(
                     self._strip, colour, linewidth=9, alpha=0.35, solid_capstyle="butt", zorder=3
                 )
             )
-            self._marks.append(
-                self.line(self._strip, colour, marker=marker, linestyle="", zorder=5)
-            )
-            self._words.append(self.label(self._strip, colour, va="center", zorder=9))
+            self.marks.append(self.line(self._strip, colour, marker=marker, linestyle="", zorder=5))
+            self.words.append(self.label(self._strip, colour, va="center", zorder=9))
 
     def _build_latencies(self) -> None:
-        self._latencies = [
+        self.latencies = [
             self.line(axes, PURPLE, linewidth=1.8, zorder=4, marker="o",
                       markersize=6 if self.present else 4, label=label)
             for axes, label in ((self._first, "latency"), (self._further, None))
@@ -203,14 +201,14 @@ class WhichKneePicture(Picture):
             self.line(axes, INK, linewidth=1.5, linestyle=(0, (1, 1.2)), zorder=3, label=label)
             for axes, label in ((self._first, "limit"), (self._further, None))
         ]
-        self._limit_words = [
+        self.limit_words = [
             self.label(axes, INK, va="bottom", ha="left", zorder=9)
             for axes in (self._first, self._further)
         ]
 
     def _handles(self) -> list[Any]:
         return [
-            self._points, self._left_out, self._level, self._stick, self._latencies[0],
+            self.points, self.left_out, self.level, self.stick, self.latencies[0],
             self._limits[0],
         ]  # fmt: skip
 
@@ -222,15 +220,15 @@ class WhichKneePicture(Picture):
             self._show_answer(row, getattr(result, name))
         self._show_latencies(result)
         words = f"{bare(guess[0])} {result.load_unit}" if guess else ""
-        self._guess.show(guess, words)
+        self.guess.show(guess, words)
 
     def _scale(self, result: WhichKnee) -> None:
         right, top = 1.06 * float(result.loads[-1]), 1.15 * float(result.throughput.max())
-        if self._curve.get_xlim()[1] != right:
+        if self.curve.get_xlim()[1] != right:
             for axes in self._all():
                 axes.set_xlim(0, right)
-        if self._curve.get_ylim()[1] != top:
-            self._curve.set_ylim(0, top)
+        if self.curve.get_ylim()[1] != top:
+            self.curve.set_ylim(0, top)
         self._strip.set_xlabel(result.load_unit)
         by_name = {("TTFT" in limit.name): limit.name for limit in result.limits}
         self._titles[0].set_text(f"{by_name.get(True, 'TTFT')} (s)")
@@ -239,34 +237,34 @@ class WhichKneePicture(Picture):
     def _show_curve(self, result: WhichKnee) -> None:
         loads, mean, used = result.loads, result.throughput.mean(axis=0), result.used
         self._line.set_data(loads[used], mean[used])
-        self._points.set_data(loads[used], mean[used])
+        self.points.set_data(loads[used], mean[used])
         rest = np.ones(loads.size, dtype=bool)
         rest[used] = False
-        self._left_out.set_data(loads[rest], mean[rest])
+        self.left_out.set_data(loads[rest], mean[rest])
         gap = [np.nan]
         runs = result.throughput if result.runs > 1 else result.throughput[:0]
         x = [np.concatenate([loads, gap]) for _ in runs]
         y = [np.concatenate([run, gap]) for run in runs]
         self._runs.set_data(np.concatenate([[], *x]), np.concatenate([[], *y]))
         level = None if result.plateau_level is None else 0.9 * result.plateau_level
-        right = self._curve.get_xlim()[1]
-        self._level.set_data(*(([], []) if level is None else ([0, right], [level, level])))
+        right = self.curve.get_xlim()[1]
+        self.level.set_data(*(([], []) if level is None else ([0, right], [level, level])))
         nothing = np.empty(0)
-        self._stick.set_data(*(result.stick or (nothing, nothing)))
+        self.stick.set_data(*(result.stick or (nothing, nothing)))
 
     def _show_answer(self, row: int, answer: Answer) -> None:
         y, right = 2 - row, self._strip.get_xlim()[1]
-        text = self._words[row]
+        text = self.words[row]
         if answer.load is None:
-            for artist in (*self._knees[row], self._bands[row], self._marks[row]):
+            for artist in (*self.knees[row], self.bands[row], self.marks[row]):
                 artist.set_data([], [])
             text.set_horizontalalignment("left")
             place(text, 0.02 * right, y, f"no knee: {answer.why_not}")
             return
-        for line in self._knees[row]:
+        for line in self.knees[row]:
             line.set_data([answer.load] * 2, [0, 1])
-        self._bands[row].set_data(*(([], []) if answer.band is None else (answer.band, [y, y])))
-        self._marks[row].set_data([answer.load], [y])
+        self.bands[row].set_data(*(([], []) if answer.band is None else (answer.band, [y, y])))
+        self.marks[row].set_data([answer.load], [y])
         end = max(answer.load, *(answer.band or (0.0,)))
         start = min(answer.load, *(answer.band or (right,)))
         gap = (0.045 if self.present else 0.03) * right
@@ -279,11 +277,11 @@ class WhichKneePicture(Picture):
         place(text, start - gap if on_left else end + gap, y, words)
 
     def _show_latencies(self, result: WhichKnee) -> None:
-        used, right = result.used, self._curve.get_xlim()[1]
+        used, right = result.used, self.curve.get_xlim()[1]
         span = self._free_span(result)
         by_panel = {("TTFT" in limit.name): limit for limit in result.limits}
         for first, curve, line, text in zip(
-            (True, False), self._latencies, self._limits, self._limit_words, strict=True
+            (True, False), self.latencies, self._limits, self.limit_words, strict=True
         ):
             limit, scale = by_panel.get(first), 1.0 if first else 1e3
             if limit is None:
@@ -304,7 +302,7 @@ class WhichKneePicture(Picture):
         there = np.interp(np.linspace(*span, 9), x, ys)
         height = np.log(there / y) / np.log(high / low)
         under = bool(((height > -0.02) & (height < (0.2 if self.present else 0.13))).any())
-        on_right = span[1] > 0.9 * self._curve.get_xlim()[1]
+        on_right = span[1] > 0.9 * self.curve.get_xlim()[1]
         text.set(va="top" if under else "bottom", ha="right" if on_right else "left")
         shift = (high / low) ** (-0.012 if under else 0.012)
         text.set_position((span[1] if on_right else span[0], y * shift))
@@ -312,7 +310,7 @@ class WhichKneePicture(Picture):
 
     def _free_span(self, result: WhichKnee) -> tuple[float, float]:
         """The loads under which a limit's words stand: at an end where no knee is, if there is."""
-        right, wide = self._curve.get_xlim()[1], 0.4 if self.present else 0.27
+        right, wide = self.curve.get_xlim()[1], 0.4 if self.present else 0.27
         knees = [
             answer.load / right
             for answer in (result.slo, result.plateau, result.two_segments)

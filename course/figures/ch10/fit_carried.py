@@ -109,7 +109,7 @@ class FitCarriedPicture(Picture):
         self._caption = self.label(
             self._step, MUTED, va="bottom", ha="left", zorder=9, transform=self._step.transAxes
         )
-        self._guess = LogGuess(self, self._step, turn_at=0.3 if self.present else 0.5)
+        self.guess = LogGuess(self, self._step, turn_at=0.3 if self.present else 0.5)
         full = Line2D(
             [], [], color=MUTED, marker="|", markersize=14, markeredgewidth=2.2, linestyle="",
             label="memory full",
@@ -134,7 +134,7 @@ class FitCarriedPicture(Picture):
         self._yours.show(result.yours, above=slower)
         self._card.show(result.card, above=not slower)
         place(self._caption, 0.0, 1.05, result.caption)
-        self._guess.show(guess, seconds(guess[1]) if guess else "", self._yours.words[0])
+        self.guess.show(guess, seconds(guess[1]) if guess else "", self._yours.words[0])
 
 
 class _Lines:
@@ -144,11 +144,11 @@ class _Lines:
         self, picture: Picture, panels: tuple[Axes, Axes], colour: str, marker: str, dash: object,
         label: str,
     ) -> None:  # fmt: skip
-        self._curves = [
+        self.curves = [
             picture.line(axes, colour, linestyle=dash, zorder=4, label=name)
             for axes, name in zip(panels, (label, None), strict=True)
         ]
-        self._beyond = [
+        self.beyond = [
             picture.line(axes, colour, linestyle=dash, alpha=0.3, linewidth=1.4, zorder=3)
             for axes in panels
         ]
@@ -172,7 +172,7 @@ class _Lines:
     @property
     def curve(self) -> Line2D:
         """The left panel's curve, for the legend."""
-        return self._curves[0]
+        return self.curves[0]
 
     def show(self, served: Served, above: bool) -> None:
         """Move the curves to `served`; words stand `above` its curve in the left panel."""
@@ -181,8 +181,8 @@ class _Lines:
         told = (seconds(served.here_s), f"{rounded(served.here_tokens_per_s)}/s")
         heights = (served.here_s, served.here_tokens_per_s)
         for i, y in enumerate((served.step_s, served.batch / served.step_s)):
-            self._curves[i].set_data(served.batch[:ends], y[:ends])
-            self._beyond[i].set_data(served.batch[max(ends - 1, 0) :], y[max(ends - 1, 0) :])
+            self.curves[i].set_data(served.batch[:ends], y[:ends])
+            self.beyond[i].set_data(served.batch[max(ends - 1, 0) :], y[max(ends - 1, 0) :])
             full = 0 < ends < served.batch.size
             self._ends[i].set_data(
                 [served.batch[ends - 1]] if full else [], [y[ends - 1]] if full else []

@@ -108,8 +108,8 @@ class MeasuredRooflinePicture(Picture):
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(10))
             axis.set_minor_formatter(NullFormatter())
-        self._roof = self.line(axes, INK, zorder=3, label="fitted roof")
-        self._curve = self.line(
+        self.roof = self.line(axes, INK, zorder=3, label="fitted roof")
+        self.curve = self.line(
             axes, BLUE, linestyle=(0, (5, 2)), zorder=4,
             label="fitted, with the fixed part" if self.present
             else "fitted curve of the chosen matrix, with its fixed part",
@@ -120,16 +120,16 @@ class MeasuredRooflinePicture(Picture):
             axes, BLUE, marker="o", zorder=6, markeredgecolor="white", label="batches, measured",
             **point,
         )  # fmt: skip
-        self._other = self.line(
+        self.other = self.line(
             axes, BLUE, marker="o", markerfacecolor="white", zorder=5, label="other matrix", **point
         )
-        self._square = self.line(
+        self.square = self.line(
             axes, GREEN, marker="s", zorder=5, markeredgecolor="white", label="square products",
             **point,
         )  # fmt: skip
-        self._ridge = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
+        self.ridge = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
         self._ridge_words = self.label(axes, MUTED, va="bottom", ha="left", zorder=5, bbox=GROUND)
-        self._band = self.line(axes, ORANGE, linewidth=2.2, zorder=7)
+        self.band = self.line(axes, ORANGE, linewidth=2.2, zorder=7)
         self._here = self.line(
             axes, ORANGE, marker="D", linestyle="", zorder=8, markeredgecolor="white",
             markersize=12 if self.present else 9,
@@ -138,7 +138,7 @@ class MeasuredRooflinePicture(Picture):
         self._caption = self.label(
             axes, MUTED, va="bottom", ha="left", zorder=9, transform=axes.transAxes
         )
-        self._guess = LogGuess(self, axes)
+        self.guess = LogGuess(self, axes)
         figure.legend(
             loc="upper center", ncols=3, bbox_to_anchor=(0.53, 1.01), labelspacing=0.25,
             columnspacing=0.9, borderaxespad=0.2, handlelength=1.6, handletextpad=0.5,
@@ -149,13 +149,13 @@ class MeasuredRooflinePicture(Picture):
         low, high = self._limits(result)
         x = np.geomspace(*self._axes.get_xlim(), 160)
         roof = np.minimum(result.peak_flop_per_s, result.bandwidth_bytes_per_s * x)
-        self._roof.set_data(x, roof)
-        self._curve.set_data(result.curve_flop_per_byte, result.curve_flop_per_s)
+        self.roof.set_data(x, roof)
+        self.curve.set_data(result.curve_flop_per_byte, result.curve_flop_per_s)
         self._chosen.set_data(result.chosen_flop_per_byte, result.chosen_flop_per_s)
-        self._other.set_data(result.other_flop_per_byte, result.other_flop_per_s)
-        self._square.set_data(result.square_flop_per_byte, result.square_flop_per_s)
+        self.other.set_data(result.other_flop_per_byte, result.other_flop_per_s)
+        self.square.set_data(result.square_flop_per_byte, result.square_flop_per_s)
         ridge = result.ridge_flop_per_byte
-        self._ridge.set_data([ridge, ridge], [low, result.peak_flop_per_s])
+        self.ridge.set_data([ridge, ridge], [low, result.peak_flop_per_s])
         place(
             self._ridge_words, 1.1 * ridge, low * (high / low) ** 0.03,
             f"ridge: {rounded(ridge, 2)} FLOP/byte",
@@ -163,7 +163,7 @@ class MeasuredRooflinePicture(Picture):
         self._show_here(result)
         place(self._caption, 0.0, 1.012, result.caption)
         words = seconds(result.here_flop / guess[1]) if guess else ""
-        self._guess.show(guess, words, self._here_words)
+        self.guess.show(guess, words, self._here_words)
 
     def _limits(self, result: MeasuredRoofline) -> tuple[float, float]:
         """Whole decades around the points: they change with the run and not with the batch."""
@@ -183,7 +183,7 @@ class MeasuredRooflinePicture(Picture):
             result.here_flop / result.here_band_s[1],
             result.here_flop / result.here_band_s[0],
         )
-        self._band.set_data(*bars([(x, quartiles)]))
+        self.band.set_data(*bars([(x, quartiles)]))
         self._here.set_data([x], [y])
         left, right = np.log10(self._axes.get_xlim())
         low, high = self._axes.get_ylim()

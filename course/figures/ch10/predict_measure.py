@@ -96,14 +96,14 @@ class PredictMeasurePicture(Picture):
         axes.set_xlabel("batch (sequences)")
         axes.set_ylabel("one decode step (ms)")
         start = 0.735 if self.present else 0.725
-        self._bars = figure.add_axes((start, low, 0.985 - start, top - low))
-        self._bars.set(xlim=(-0.55, 1.55), ylim=(0, 1.0))
-        self._bars.set_xticks([0, 1], ["model" if self.present else "predicted", "measured"])
-        self._bars.grid(axis="x", visible=False)
-        self._curve = self.line(
+        self.bars = figure.add_axes((start, low, 0.985 - start, top - low))
+        self.bars.set(xlim=(-0.55, 1.55), ylim=(0, 1.0))
+        self.bars.set_xticks([0, 1], ["model" if self.present else "predicted", "measured"])
+        self.bars.grid(axis="x", visible=False)
+        self.curve = self.line(
             axes, BLUE, linestyle=(0, (5, 2)), zorder=3, label="predicted from single kernels"
         )
-        self._points = self.line(
+        self.points = self.line(
             axes, INK, marker="o", linestyle="", zorder=5, label="measured, with quartiles",
             markeredgecolor="white",
         )  # fmt: skip
@@ -117,16 +117,16 @@ class PredictMeasurePicture(Picture):
             axes, MUTED, va="bottom", ha="left", zorder=9, transform=axes.transAxes
         )
         self._build_bars()
-        self._guess = LogGuess(self, axes)
+        self.guess = LogGuess(self, axes)
         figure.legend(
-            handles=[self._curve, self._points, *self._boxes],
+            handles=[self.curve, self.points, *self.boxes],
             loc="upper center", ncols=3, bbox_to_anchor=(0.53, 1.01), columnspacing=1.4,
             borderaxespad=0.2, labelspacing=0.25,
         )  # fmt: skip
 
     def _build_bars(self) -> None:
-        axes = self._bars
-        self._boxes = [
+        axes = self.bars
+        self.boxes = [
             self.keep(
                 axes.add_patch(
                     Rectangle(
@@ -142,7 +142,7 @@ class PredictMeasurePicture(Picture):
             )
             for name, (colour, hatch) in zip(PARTS, _LOOKS, strict=True)
         ]
-        self._measured = self.keep(
+        self.measured = self.keep(
             axes.add_patch(
                 Rectangle((0.6, 0), 0.8, 0, facecolor="#f2d3c0", edgecolor=ORANGE, linewidth=1.5)
             )
@@ -161,13 +161,13 @@ class PredictMeasurePicture(Picture):
         top = held_top(axes.get_ylim()[1], 1.12 * most)
         if axes.get_ylim()[1] != top:
             axes.set_ylim(0, top)
-            self._bars.set_ylim(0, top)
+            self.bars.set_ylim(0, top)
         last = max(result.measured_batch.max(), result.curve_batch.max())
         if axes.get_xlim()[1] != 1.4 * last:
             axes.set_xlim(0.8, 1.4 * last)
             axes.xaxis.set_major_locator(FixedLocator([2**k for k in range(11) if 2**k <= last]))
-        self._curve.set_data(result.curve_batch, 1e3 * result.curve_s)
-        self._points.set_data(result.measured_batch, 1e3 * result.measured_s)
+        self.curve.set_data(result.curve_batch, 1e3 * result.curve_s)
+        self.points.set_data(result.measured_batch, 1e3 * result.measured_s)
         self._spread.set_data(*bars(
             (b, (1e3 * low, 1e3 * high))
             for b, low, high in zip(result.measured_batch, result.low_s, result.high_s, strict=True)
@@ -184,18 +184,18 @@ class PredictMeasurePicture(Picture):
         )
         place(self._caption, 0.0, 1.045, result.caption)
         self._show_bars(result, top)
-        self._guess.show(guess, seconds(1e-3 * guess[1]) if guess else "", self._here_words)
+        self.guess.show(guess, seconds(1e-3 * guess[1]) if guess else "", self._here_words)
 
     def _show_bars(self, result: PredictMeasure, top: float) -> None:
         bottom = 0.0
         for box, text, name, part_s in zip(
-            self._boxes, self._part_words, PARTS, result.parts_s, strict=True
+            self.boxes, self._part_words, PARTS, result.parts_s, strict=True
         ):
             height = 1e3 * part_s
             box.set_y(bottom)
             box.set_height(height)
             place(text, 0, bottom + height / 2, name if height > 0.075 * top else "")
             bottom += height
-        self._measured.set_height(1e3 * result.here_s)
+        self.measured.set_height(1e3 * result.here_s)
         place(self._totals[0], 0, bottom + 0.01 * top, seconds(result.predicted_s))
         place(self._totals[1], 1, 1e3 * result.here_s + 0.01 * top, seconds(result.here_s))
