@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from course.explore.ch03.steady import decode_step, steady_tpot_s
-from course.explore.ch03.steady import room as sequences_in_memory
+from course.explore.steady import decode_step, steady_tpot_s
+from course.explore.steady import room as sequences_in_memory
 from course.serving import catalog
 from course.serving.pricing.linear import DEFAULTS, RooflineStepCost
 from tests.notebooks.claims import prose_of

@@ -15,7 +15,7 @@ import pytest
 from course import explore, paths
 from course.exercises.ch10.e6_seats import _small_server
 from course.exercises.registry import exercise
-from course.explore.ch03.steady import decode_step
+from course.explore.steady import decode_step
 from course.explore.ch10.fit_carried import fit_carried
 from course.explore.ch10.machine import recorded_run
 from course.explore.ch10.measured_roofline import measured_roofline

@@ -16,8 +16,8 @@ from course.explore.ch03.batching import SERVERS, batching
 from course.explore.ch03.four_ways import batching_of, four_ways, work_of
 from course.explore.ch03.layouts import LAYOUTS
 from course.explore.ch03.roofline import roofline
-from course.explore.ch03.steady import BUDGET, steady_tpot_s
 from course.explore.ch03.token_cost import token_cost
+from course.explore.steady import BUDGET, steady_tpot_s
 from course.paths import DATA
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate

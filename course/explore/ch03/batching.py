@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from course.explore.ch03.steady import decode_step, mean_context, room, steady_tpot_s
+from course.explore.steady import decode_step, mean_context, room, steady_tpot_s
 from course.figures.ch03.batching import Batching, BatchingPicture, Curves, Measured
 from course.serving import catalog
 from course.serving.pricing import RooflineStepCost

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from course.explore.ch03.steady import room, steady_tpot_s
+from course.explore.steady import room, steady_tpot_s
 from course.figures.ch03.token_cost import LayoutCost
 from course.serving import catalog
 from course.serving.catalog import Price

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from course.explore.ch03.steady import decode_step, room, smallest_fit, with_prompt
+from course.explore.steady import decode_step, room, smallest_fit, with_prompt
 from course.figures.ch03.roofline import RULES, Roofline, RooflinePicture, Work, percent_words
 from course.serving import catalog
 from course.serving.pricing import RooflineStepCost, StepFeatures

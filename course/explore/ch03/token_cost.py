@@ -18,7 +18,7 @@ from course.explore.ch03.layouts import (
     replica_cost,
     usd_per_million,
 )
-from course.explore.ch03.steady import BUDGET, steady_tpot_s
+from course.explore.steady import BUDGET, steady_tpot_s
 from course.figures.ch03.token_cost import LayoutCost, LoadCost, TokenCost, TokenCostPicture
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate

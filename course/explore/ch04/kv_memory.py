@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from course.explore.ch03.steady import steady_tpot_s
+from course.explore.steady import steady_tpot_s
 from course.figures.ch04.kv_memory import KvMemory, KvMemoryPicture, Loads
 from course.serving import catalog
 from course.serving.engine import EngineConfig, Run, simulate

@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from course.explore.ch03.steady import decode_step, room, smallest_fit
 from course.explore.ch10.machine import (
     FIT_NAMES,
     Machine,
@@ -18,6 +17,7 @@ from course.explore.ch10.machine import (
     machine_parameter,
     rate_words,
 )
+from course.explore.steady import decode_step, room, smallest_fit
 from course.figures.ch10.fit_carried import (
     MOST,
     READING_S,

@@ -21,7 +21,7 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch02.labels import GROUND, spread
+from course.figures.labels import GROUND, spread
 from course.words import seconds
 
 _RIGHT = 1.08

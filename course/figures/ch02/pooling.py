@@ -25,7 +25,7 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.figures.ch02.labels import GROUND, spread
+from course.figures.labels import GROUND, spread
 from course.words import percent, seconds
 
 _Box = tuple[float, float, float, float]

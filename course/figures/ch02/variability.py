@@ -22,7 +22,7 @@ from course.figures.axes import (
     no_steady_state,
     place,
 )
-from course.figures.ch02.labels import GROUND, spread
+from course.figures.labels import GROUND, spread
 from course.words import seconds
 
 

@@ -22,8 +22,8 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import LogGuess, between, held_top
+from course.figures.labels import GROUND
+from course.figures.marks import LogGuess, between, held_top
 from course.words import rounded, seconds
 
 BATCHES: Final = (0.85, 1200)

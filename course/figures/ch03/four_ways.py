@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, PathPatch
 
 from course.figures.axes import BLUE, MUTED, ORANGE, SKY, YELLOW, Picture, Point, place
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import NOTHING, FloatArray, LogGuess, boxes, held_top
+from course.figures.labels import GROUND
+from course.figures.marks import NOTHING, FloatArray, LogGuess, boxes, held_top
 from course.words import percent, seconds
 
 MOST_WAYS: Final = 4

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, Picture, Point, place
-from course.figures.ch02.labels import GROUND, spread
-from course.figures.ch03.marks import LogGuess
+from course.figures.labels import GROUND, flop_words, spread
+from course.figures.marks import LogGuess
 from course.words import percent, rounded
 
 INTENSITIES: Final = (0.5, 3e4)
@@ -218,18 +218,6 @@ class RooflinePicture(Picture):
             self._room_words, 1.05 * left, 1.3 * _ROOM_HEIGHT,
             f"batches that memory holds: up to {result.room:,}",
         )  # fmt: skip
-
-
-def flop_words(flop_per_s: float) -> str:
-    """Return operations a second in as few characters as an axis has.
-
-    >>> [flop_words(v) for v in (1e11, 1e12, 2e15)]
-    ['100 G', '1 T', '2 P']
-    """
-    for size, unit in ((1e15, "P"), (1e12, "T")):
-        if flop_per_s >= size:
-            return f"{flop_per_s / size:g} {unit}"
-    return f"{flop_per_s / 1e9:g} G"
 
 
 def percent_words(share: float) -> str:

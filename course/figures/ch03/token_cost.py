@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, SKY, Picture, Point, place
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import LogGuess
+from course.figures.labels import GROUND
+from course.figures.marks import LogGuess
 from course.words import percent, rounded, seconds
 
 _FEWEST: Final = 0.8

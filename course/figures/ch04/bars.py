@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from course.figures.axes import INK, PURPLE, Picture, held_limit, place
-from course.figures.ch03.marks import NOTHING, boxes
+from course.figures.marks import NOTHING, boxes
 
 _HALF = 0.36
 

@@ -23,8 +23,8 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import NOTHING, FloatArray, LogGuess, boxes
+from course.figures.labels import GROUND
+from course.figures.marks import NOTHING, FloatArray, LogGuess, boxes
 from course.words import percent, rounded, seconds
 
 FRACTIONS: Final = (0.795, 0.955)

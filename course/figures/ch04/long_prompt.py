@@ -23,9 +23,9 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import NOTHING, FloatArray, boxes
 from course.figures.ch04.bars import BarPanel
+from course.figures.labels import GROUND
+from course.figures.marks import NOTHING, FloatArray, boxes
 from course.words import seconds
 
 ROWS: Final = (

@@ -22,8 +22,8 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch02.labels import GROUND, spread
-from course.figures.ch03.marks import FloatArray, LogGuess
+from course.figures.labels import GROUND, spread
+from course.figures.marks import FloatArray, LogGuess
 from course.words import seconds
 
 CHUNKS: Final = (256, 512, 1024, 2048, 4096, 8192)

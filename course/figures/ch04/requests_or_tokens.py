@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course.figures.axes import BLUE, MUTED, ORANGE, Picture, Point, held_limit
-from course.figures.ch03.marks import FloatArray
 from course.figures.ch04.bars import BarPanel
+from course.figures.marks import FloatArray
 from course.words import rounded, seconds
 
 _LOOKS: Final = ((ORANGE, "//"), (BLUE, ""))

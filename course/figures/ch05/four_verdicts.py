@@ -25,8 +25,8 @@ from course.figures.axes import (
     held_limit,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import NOTHING, boxes
+from course.figures.labels import GROUND
+from course.figures.marks import NOTHING, boxes
 from course.words import percent, rounded
 
 VERDICTS = {

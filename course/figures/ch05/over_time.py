@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.patches import PathPatch, Rectangle
 
 from course.figures.axes import BLUE, INK, MUTED, ORANGE, SKY, YELLOW, Picture, place
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import NOTHING, between
+from course.figures.labels import GROUND
+from course.figures.marks import NOTHING, between
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -18,8 +18,8 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch03.marks import held_top
 from course.figures.ch05.over_time import BurstShade, FloatArray, OverTime, muted_rule
+from course.figures.marks import held_top
 from course.words import percent, rounded
 
 MOST_PER_S = 25.0

@@ -23,8 +23,8 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch03.marks import NOTHING, LogGuess, boxes
 from course.figures.ch06.across import coarse_limit
+from course.figures.marks import NOTHING, LogGuess, boxes
 from course.words import rounded
 
 # Few limits, far apart, so that the axes hold still while a slider moves.

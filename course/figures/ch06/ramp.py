@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Picture, Point, place
-from course.figures.ch03.marks import LogGuess
 from course.figures.ch06.across import Across, coarse_limit, within
+from course.figures.marks import LogGuess
 from course.words import percent, rounded, seconds
 
 # Few limits, far apart: the axes hold still while a slider moves, and what is seen to move is the

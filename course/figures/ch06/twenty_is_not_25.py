@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from course.figures.axes import BLUE, GREEN, INK, MUTED, ORANGE, PURPLE, Picture, Point, place
-from course.figures.ch03.marks import LogGuess
 from course.figures.ch06.across import coarse_limit
+from course.figures.marks import LogGuess
 from course.words import rounded, seconds
 
 _RATES: Final = (30.0, 45.0, 90.0)

@@ -23,7 +23,7 @@ from course.figures.axes import (
     Point,
     place,
 )
-from course.figures.ch03.marks import LogGuess
+from course.figures.marks import LogGuess
 from course.serving.load import bare
 from course.words import rounded, seconds
 

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from course.figures.axes import BLUE, GREEN, MUTED, ORANGE, Picture, Point, place
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import LogGuess
+from course.figures.labels import GROUND
+from course.figures.marks import LogGuess
 from course.words import rounded, seconds
 
 READING_S = 0.050

@@ -19,9 +19,8 @@ from course.figures.axes import (
     bars,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import LogGuess
-from course.figures.ch03.roofline import flop_words
+from course.figures.labels import GROUND, flop_words
+from course.figures.marks import LogGuess
 from course.words import rounded, seconds
 
 

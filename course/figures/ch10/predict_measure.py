@@ -21,8 +21,8 @@ from course.figures.axes import (
     bars,
     place,
 )
-from course.figures.ch02.labels import GROUND
-from course.figures.ch03.marks import LogGuess, held_top
+from course.figures.labels import GROUND
+from course.figures.marks import LogGuess, held_top
 from course.words import seconds
 
 PARTS = ("matrices", "attention", "small kernels")

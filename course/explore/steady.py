@@ -1,6 +1,6 @@
 """A batch that is kept full: what one of its tokens costs in seconds, and how much of it fits.
 
-Shared by the explorers of notebook 03; a step's seconds come from `course.serving.cost`.
+Several lessons ask for it; a step's seconds come from `course.serving.pricing`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words beside a point: their ground and their places; which words is not decided here."""
+"""Words on a picture: ground, places, short numbers; which words is not decided here."""
 
 from __future__ import annotations
 
@@ -31,3 +31,15 @@ def spread(wanted: Sequence[float], gap: float, low: float = 0.0, high: float = 
         places[i] = min(places[i], ceiling)
         ceiling = places[i] - gap
     return [round(place, 9) for place in places]
+
+
+def flop_words(flop_per_s: float) -> str:
+    """Return operations a second in as few characters as an axis has.
+
+    >>> [flop_words(v) for v in (1e11, 1e12, 2e15)]
+    ['100 G', '1 T', '2 P']
+    """
+    for size, unit in ((1e15, "P"), (1e12, "T")):
+        if flop_per_s >= size:
+            return f"{flop_per_s / size:g} {unit}"
+    return f"{flop_per_s / 1e9:g} G"

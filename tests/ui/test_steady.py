@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course.explore.ch03.steady import BUDGET, kv_tokens, room, smallest_fit, steady_tpot_s
+from course.explore.steady import BUDGET, kv_tokens, room, smallest_fit, steady_tpot_s
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing.linear import DoesNotFitError, RooflineStepCost
 from course.serving.workload import Workload

@@ -12,7 +12,7 @@ from matplotlib.path import Path
 from matplotlib.text import Text
 
 from course.figures.axes import INK, PURPLE, Picture, Point, place
-from course.figures.ch02.labels import GROUND
+from course.figures.labels import GROUND
 
 FloatArray = npt.NDArray[np.floating[Any]]
 NOTHING = Path(np.empty((0, 2)))
