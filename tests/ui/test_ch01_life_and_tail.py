@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,36 +18,8 @@ from course.explore.ch01.one_life import one_life
 from course.explore.ch01.percentile_and_mean import FAST_S, Mixture, mixture, percentile_and_mean
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.serving.requests import metrics
-from course.ui.shell import Shell, show
 from course.words import percent, rounded, seconds
-
-
-@pytest.fixture
-def opened() -> Iterator[Any]:
-    """Open explorers, and free them at the end."""
-    shells: list[Shell[Any, Any]] = []
-
-    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(show(explorer, preset, predict=False, **values))
-        return shells[-1]
-
-    yield open_one
-    for shell in shells:
-        shell.close()
-
-
-def result_of(explorer: Any, preset: str | None = None, **values: Any) -> Any:
-    """What is computed, where nothing needs to be drawn."""
-    return explorer.result(explorer.state(preset, **values))
-
-
-def presets_of(explorer: Any) -> Any:
-    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
-
-
-def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-
+from tests.ui.pictures import presets_of, result_of, xy
 
 # --- one request's life -------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,32 +23,10 @@ from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.serving.requests.metrics import SLO
 from course.serving.workload import Workload
-from course.ui.shell import Shell, show
 from course.words import percent, rounded, seconds
+from tests.ui.pictures import presets_of, xy
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def opened() -> Iterator[Any]:
-    """Open explorers, and free them at the end."""
-    shells: list[Shell[Any, Any]] = []
-
-    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(show(explorer, preset, predict=False, **values))
-        return shells[-1]
-
-    yield open_one
-    for shell in shells:
-        shell.close()
-
-
-def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-
-
-def presets_of(explorer: Any) -> Any:
-    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
 
 
 # --- roofline ---------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,36 +24,10 @@ from course.figures.ch05.over_time import OverTime
 from course.serving.engine import ServiceRun
 from course.serving.requests import Status
 from course.serving.scenes import burst as scenes
-from course.ui.shell import Shell, show
 from course.words import percent, rounded
+from tests.ui.pictures import presets_of, result_of, xy
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def opened() -> Iterator[Any]:
-    """Open explorers, and free them at the end."""
-    shells: list[Shell[Any, Any]] = []
-
-    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(show(explorer, preset, predict=False, **values))
-        return shells[-1]
-
-    yield open_one
-    for shell in shells:
-        shell.close()
-
-
-def result_of(explorer: Any, preset: str, **values: Any) -> Any:
-    return explorer.result(explorer.state(preset, **values))
-
-
-def presets_of(explorer: Any) -> Any:
-    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
-
-
-def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
 
 
 def good_requests(run: ServiceRun) -> list[bool]:

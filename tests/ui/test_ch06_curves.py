@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,32 +32,11 @@ from course.serving.load.measured import catalogue_sweeps
 from course.serving.pricing.linear import RooflineStepCost
 from course.serving.workload import Workload
 from course.ui.parameters import controls_of
-from course.ui.shell import Shell, show
+from course.ui.shell import show
 from course.words import percent, rounded, seconds
+from tests.ui.pictures import presets_of, xy
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def opened() -> Iterator[Any]:
-    """Open explorers, and free them at the end."""
-    shells: list[Shell[Any, Any]] = []
-
-    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(show(explorer, preset, predict=False, **values))
-        return shells[-1]
-
-    yield open_one
-    for shell in shells:
-        shell.close()
-
-
-def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-
-
-def presets_of(explorer: Any) -> Any:
-    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
 
 
 # --- servers and requests ------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from course.measure import (
 )
 from course.serving.catalog.entries import model
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
-from course.ui.shell import Shell
 from course.words import rounded, seconds
 from tests.measure.samples import RECORD, dense_point, point
+from tests.ui.pictures import presets_of, xy
 
 pytestmark = pytest.mark.slow
 
@@ -43,28 +42,6 @@ def desk(tmp_path: Path, monkeypatch: Any) -> Path:
     """An empty work/ folder: what a developer measured must not decide a test."""
     monkeypatch.setattr(paths, "WORK", tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def opened() -> Iterator[Any]:
-    """Open explorers without what they remembered, and free them at the end."""
-    shells: list[Shell[Any, Any]] = []
-
-    def open_one(explorer: Any, preset: str | None = None, **values: Any) -> Shell[Any, Any]:
-        shells.append(explorer(preset, predict=False, **values))
-        return shells[-1]
-
-    yield open_one
-    for shell in shells:
-        shell.close()
-
-
-def xy(line: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
-
-
-def presets_of(explorer: Any) -> Any:
-    return pytest.mark.parametrize("preset", [preset.name for preset in explorer.presets])
 
 
 def own_run(folder: Path, **changes: Any) -> None:
