@@ -146,9 +146,14 @@ def test_order_and_clock_do_not_matter(requests: list[RequestTimeline], random, 
     before, after = summarize(requests, slack).as_dict(), summarize(moved, slack).as_dict()
     if before["window_s"] < 1e-3:
         return
+    # one that comes within a grain of another's end may count beside it on one clock alone
+    ends = [r.end_s for r in requests]
+    in_doubt = any(0 < abs(r.sent_s - end_s) <= grain for r in requests for end_s in ends)
     for name, value in before.items():
         if name.startswith("tpot") or name.endswith("_undefined"):
             continue  # an answer within one grain may lose its pace; the others are compared
+        if name == "concurrency_peak" and in_doubt:
+            continue
         if isinstance(value, float):
             expected = pytest.approx(value, rel=1e-4, abs=grain)
             assert after[name] == expected, name
