@@ -3,6 +3,8 @@ place, a server or a digit would put the rejected share of every small queue in 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -132,3 +134,36 @@ def test_bad_arguments_are_named(arguments: tuple, words: str) -> None:
 def test_bad_shares_are_named(p: float) -> None:
     with pytest.raises(ValueError, match="p="):
         mmck(0.5, 2, 3).sojourn_quantile_services(p)
+
+
+@pytest.mark.parametrize(("load", "servers", "places"), [(0.7, 2, 3), (1.4, 3, 2), (0.9, 1, 4)])
+@pytest.mark.parametrize("p", [0.6, 0.95])
+def test_an_accepted_request_waits_for_as_many_as_it_finds(
+    load: float, servers: int, places: int, p: float
+) -> None:
+    """P(W > t) of those let in, from birth and death by hand: who finds n ≥ c waits for n − c + 1
+    services at rate c. A place too many or too few would shift every quantile."""
+    states = [1.0]
+    for n in range(servers + places):
+        states.append(states[-1] * load * servers / min(n + 1, servers))
+    found = states[:-1]
+    waiting = range(servers, servers + places)
+
+    def longer(time: float) -> float:
+        return sum(
+            found[n]
+            * sum(
+                math.exp(-servers * time) * (servers * time) ** i / math.factorial(i)
+                for i in range(n - servers + 1)
+            )
+            for n in waiting
+        ) / sum(found)
+
+    pool = mmck([load], servers=servers, waiting_places=places)
+    wait = float(pool.wait_quantile_services(p)[0])
+    if longer(0.0) <= 1 - p:
+        assert wait == 0.0
+    else:
+        assert longer(wait) == pytest.approx(1 - p, rel=1e-6)
+    mean = sum(found[n] * (n - servers + 1) / servers for n in waiting) / sum(found)
+    assert float(pool.mean_wait_services[0]) == pytest.approx(mean, rel=1e-12)

@@ -11,7 +11,16 @@ import pytest
 from course.serving import catalog
 from course.serving.catalog.tables import table
 from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measured_sweeps
-from course.serving.load.rows import CLOSED, OPEN, LoadRow, closed_row, open_row, rows_of_points
+from course.serving.load.rows import (
+    CLOSED,
+    OPEN,
+    LoadRow,
+    closed_row,
+    open_row,
+    row_of_run,
+    rows_of_points,
+)
+from course.serving.results.nouns import BenchmarkResult, BenchmarkRun, Latency, RunSummary
 from course.serving.validation.knees import knees_frame, predicted_knees, scenario_of
 
 
@@ -236,3 +245,33 @@ def test_requests_stand_in_where_tokens_are_not_told() -> None:
     (found,) = measured_sweeps([row(1), row(2, output_tokens_per_s=None)])
     assert found.throughput_unit == "requests/s"
     assert found.throughput[0].tolist() == [1, 2]
+
+
+def test_little_from_parts_counts_the_first_token_in_the_ttft() -> None:
+    """n tokens have n − 1 gaps: one gap too many, and a client is called saturated that was not.
+
+    2 requests/s, 0.5 s to the first token, 40 further tokens at 25 ms: 2 · (0.5 + 1.0) = 3 inside.
+    """
+    summary = RunSummary(
+        completed=100, failed=0, requests_per_s=2.0, output_tokens_per_s=82.0,
+        output_tokens_mean=41.0, max_concurrency=4, ttft=Latency(mean_s=0.5),
+        tpot=Latency(mean_s=0.025),
+    )  # fmt: skip
+    run = BenchmarkRun(place="run 1", label="", summary=summary)
+    result = BenchmarkResult("run.json", "vllm", None, (run,))
+    row = row_of_run(run, result)
+    assert isinstance(row, LoadRow)
+    assert row.in_system == pytest.approx(3.0)
+
+
+def test_a_catalogue_point_counts_its_gaps_as_well() -> None:
+    """The same for rows of the catalogue, against the row's own columns."""
+    point = next(
+        p
+        for p in catalog.measured_points(kind="sweep")
+        if p.load == "closed loop" and p.throughput_is == "recorded" and p.requests_per_s
+        and p.ttft_s and p.tpot_s and p.output_tokens and p.concurrency
+    )  # fmt: skip
+    (row,) = rows_of_points([point])
+    inside = point.requests_per_s * (point.ttft_s + (point.output_tokens - 1) * point.tpot_s)
+    assert row.in_system == pytest.approx(inside, rel=1e-12)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from course.serving import catalog
 from course.serving.pricing.linear import DEFAULTS, Constants, RooflineStepCost, StepFeatures
 from course.serving.validation.fit import (
+    ConstantsFit,
     MeasuredStep,
     fit_constants,
     fit_serving,
@@ -188,3 +189,28 @@ def test_constants_from_serving_points_go_through_the_simulator() -> None:
 def test_wrong_arguments_are_named(call: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("correlation", "together"), [(0.98, True), (-0.98, True), (0.96, False), (-0.5, False)]
+)
+def test_constants_that_move_together_are_named_with_their_correlation(
+    correlation: float, together: bool
+) -> None:
+    """Two constants of which only a sum is known must not be read as two findings."""
+    free = ("launch_per_layer_s", "mbu", "mfu_bf16")
+    deviations = np.array([2e-6, 0.03, 0.05])
+    shared = np.eye(3)
+    shared[0, 1] = shared[1, 0] = correlation
+    found = ConstantsFit(
+        constants=DEFAULTS, free=free, held={}, log_errors=np.zeros(4), slopes=np.zeros((4, 3)),
+        covariance=shared * np.outer(deviations, deviations),
+    )  # fmt: skip
+    assert list(found.uncertainty.values()) == pytest.approx(deviations.tolist())
+    if together:
+        ((one, other, known),) = found.known_together
+        assert (one, other) == free[:2]
+        assert known == pytest.approx(correlation)
+        assert f"hardly apart (correlation {correlation:.2f})" in found.as_text()
+    else:
+        assert found.known_together == ()

@@ -680,3 +680,48 @@ def test_a_closed_curve_is_the_closed_loop_at_each_number_of_users() -> None:
         q = queueing.mm1_closed(users, 1.5, 8.0)
         assert throughput[users - 1] == q.throughput_per_s
         assert response_s[users - 1] == q.mean_response_s
+
+
+@pytest.mark.parametrize("load", [0.9, 0.97, 0.995])
+def test_the_far_tail_of_md1_falls_at_its_own_rate(load: float) -> None:
+    """A P99.9 read off a tail that falls too slowly buys servers that nobody needs.
+
+    P(W > t) falls as e^(−y·t) with e^y = 1 + y/ρ, y found here by halving, with 50 digits.
+    """
+    from decimal import Decimal, localcontext
+
+    with localcontext() as context:
+        context.prec = 50
+        low, high = Decimal("1e-9"), Decimal(3)
+        for _ in range(150):
+            middle = (low + high) / 2
+            too_large = middle.exp() > 1 + middle / Decimal(load)
+            low, high = (low, middle) if too_large else (middle, high)
+        decay = float(low)
+    q = md1(load, 1.0)
+    far, farther = (q.wait_quantile_s(1 - tail) for tail in (2.0**-30, 2.0**-40))
+    assert far > 40
+    assert farther - far == pytest.approx(10 * math.log(2) / decay, rel=1e-6)
+
+
+@pytest.mark.parametrize(("load", "places"), [(0.5, 1), (0.9, 4), (1.6, 7)])
+@pytest.mark.parametrize("p", [0.5, 0.9, 0.99])
+def test_who_gets_into_a_bounded_queue_finds_what_an_accepted_request_finds(
+    load: float, places: int, p: float
+) -> None:
+    """The full queue turns people away; those who get in never found it full.
+
+    With n found, the time in system is the sum of n + 1 services: an Erlang time, added up here
+    term by term over n = 0 … K − 1, weighted ρⁿ.
+    """
+    weights = [load**n for n in range(places)]
+
+    def share_longer(time_s: float) -> float:
+        longer = [
+            sum(math.exp(-time_s) * time_s**i / math.factorial(i) for i in range(n + 1))
+            for n in range(places)
+        ]
+        return sum(w * s for w, s in zip(weights, longer, strict=True)) / sum(weights)
+
+    time_s = mm1k(load, 1.0, places).sojourn_quantile_s(p)
+    assert share_longer(time_s) == pytest.approx(1 - p, rel=1e-9)
