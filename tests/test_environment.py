@@ -72,3 +72,14 @@ def test_every_dependency_is_pinned_inside_its_range() -> None:
 def test_pins_hold_no_addresses() -> None:
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert not re.search(r"https?:|file:|--index|@ ", text)
+
+
+def test_every_variable_that_the_course_reads_is_documented() -> None:
+    """A dial that stands in the code alone is one that nobody turns."""
+    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    read = set()
+    for folder in ("course", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            read |= set(re.findall(r"\bCOURSE_[A-Z_]+\b", path.read_text(encoding="utf-8")))
+    assert len(read) >= 6
+    assert {name for name in read if f"`{name}`" not in told} == set()

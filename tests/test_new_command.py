@@ -55,6 +55,13 @@ def test_what_is_written_passes_the_tests(clone: Path) -> None:
         assert done.returncode == 0, done.stdout
     done = run(clone, "pytest", "-q", "-p", "no:benchmark", *TESTS, "-k", THOSE_OF_IT)
     assert done.returncode == 0, done.stdout[-4000:]
+    path = clone / "course" / "exercises" / "ch02" / "e9_mean_inside.py"
+    source = path.read_text(encoding="utf-8")
+    path.write_text(source.replace("A log says", "Somebody's log says"), encoding="utf-8")
+    assert run(clone, "pytest", "-q", "-p", "no:benchmark", TESTS[-1]).returncode == 1
+    done = run(clone, "course", "new", "cells", "2.9")
+    assert done.returncode == 0, done.stdout
+    assert run(clone, "pytest", "-q", "-p", "no:benchmark", TESTS[-1]).returncode == 0
     again = run(clone, "course", "new", "explorer", "two_lanes", "--lesson", "2")
     assert again.returncode == 2
     assert "there is an explorer 'two_lanes' already" in again.stdout

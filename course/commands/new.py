@@ -96,6 +96,28 @@ def exercise(
     typer.echo(f"Exercise {made.id} stands in the notebook. Make it yours, and run the tests.")
 
 
+@app.command()
+def cells(number: Annotated[str, typer.Argument(help="The exercise, as in 2.3")]) -> None:
+    """Write an exercise's question, stub and check into its notebook anew, from its file."""
+    import nbformat
+
+    from course.exercises.inject import cell_role, exercise_cells
+    from course.exercises.registry import exercise as found
+
+    made = found(number)
+    notebook = _notebook_of(made.chapter)
+    book = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)
+    texts = {cell.metadata["course"]["role"]: cell.source for cell in exercise_cells(made)}
+    for cell in book.cells:
+        role = cell_role(cell)
+        if role is not None and role[0] == made.id:
+            cell.source = texts.pop(role[1], cell.source)
+    if texts:
+        raise ValueError(f"{notebook.name} lacks the {' and '.join(texts)} cell of {made.id}")
+    notebook.write_text(nbformat.writes(book) + "\n", encoding="utf-8", newline="\n")
+    _say(notebook)
+
+
 def _words(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"name={name!r} is no name; give small letters, as in two_queues")
