@@ -1,6 +1,6 @@
-"""Exercises: `check`, `hint` and `progress` for students, and what a chapter's module builds with.
+"""Exercises: `check`, `hint` and `progress` for students, and what exercises are built with.
 
-A chapter's exercises are in `chNN.py`; a new one needs that file alone.
+Each exercise stands in a file of its own, `chNN/eN_….py`.
 """
 
 from __future__ import annotations

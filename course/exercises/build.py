@@ -1,13 +1,13 @@
-"""The constructors that a chapter's module writes its exercises with; judging itself is elsewhere.
+"""The constructors that exercises are written with; judging itself is elsewhere.
 
 Three shapes cover nearly everything: the answer is a function (`function_exercise`), a value such
 as a configuration or a prediction (`value_exercise`), or a letter (`choice_exercise`). Where none
 fits, `judged_exercise` takes a judge written by hand.
 
-A new chapter is one file, `chNN.py`, with `EXERCISES`, a tuple of eight: four core, then four
-stretch. For a function write the reference under the student's name, its docstring as the student
-is to read it, and the wrong answers as further functions; draw inputs in a `cases(rng)`; give each
-wrong answer its hint. `tests/exercises/test_matrix.py` finds the file and proves the rest.
+A chapter is a folder `chNN` with a file `eN_….py` an exercise: four core, then four stretch. For a
+function write the reference under the student's name, its docstring as the student is to read it,
+and the wrong answers as further functions, as students write them; draw inputs in a `cases(rng)`;
+give each wrong answer its hint. `tests/exercises/test_matrix.py` proves the rest.
 """
 
 from __future__ import annotations
