@@ -77,7 +77,12 @@ def lab(
     for name in laid.copied:
         typer.echo(f"  copied  work/{name}")
     for name in laid.offered:
-        typer.echo(f"  updated work/{name}  (your own copy beside it is untouched)")
+        typer.echo(f"  new     work/{name}  (the course changed it; yours is as you left it)")
+    if laid.record_lost:
+        typer.echo(
+            "  The record of what was copied is missing or damaged: each notebook of yours that "
+            "differs from the course's has the course's beside it."
+        )
     if laid.kept:
         typer.echo(f"  kept    {len(laid.kept)} of yours as they are")
     if start:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
+import secrets
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -17,48 +18,88 @@ _RECORD: Final = ".originals.json"
 
 @dataclass(frozen=True)
 class Laid:
-    """What laying out the notebooks did: names of those copied, kept, and offered beside."""
+    """What laying out the notebooks did: names of those copied, kept, and offered beside.
+
+    `record_lost`: what was copied before is not known any more (the record is missing or damaged),
+    so that whatever differs from its original was offered.
+    """
 
     copied: tuple[str, ...]
     kept: tuple[str, ...]
     offered: tuple[str, ...]
+    record_lost: bool = False
 
 
 def lay_out(originals: Path, desk: Path) -> Laid:
-    """Copy the notebooks that `desk` lacks; never write over one that is there.
+    """Copy the notebooks that `desk` lacks; nothing that is there is ever written over.
 
-    Where an original has changed since it was copied, the new one is laid beside the student's as
-    ``NAME.updated.ipynb``. A record of what was copied from what is kept in the desk.
+    Where an original has changed since it was copied, the new one is laid beside the student's,
+    under the first free of the names ``NAME.updated.ipynb``, ``NAME.updated-2.ipynb`` …, unless one
+    of these is that very original already. A record of what was copied is kept in the desk.
     """
     desk.mkdir(parents=True, exist_ok=True)
     record = _read_record(desk / _RECORD)
-    copied, kept, offered = [], [], []
+    known = record or {}
+    copied: list[str] = []
+    kept: list[str] = []
+    offered: list[str] = []
     for original in sorted(originals.glob("*.ipynb")):
-        digest = hashlib.sha256(original.read_bytes()).hexdigest()
+        content = original.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
         mine = desk / original.name
-        if not mine.exists():
-            shutil.copyfile(original, mine)
-            record[original.name] = digest
-            copied.append(original.name)
-        elif record.setdefault(original.name, digest) != digest:
-            beside = desk / f"{original.stem}.updated.ipynb"
-            shutil.copyfile(original, beside)
-            record[original.name] = digest
-            offered.append(beside.name)
+        if _created(mine, content):
+            copied.append(mine.name)
+        elif known.get(mine.name) == digest or _holds(mine, content):
+            kept.append(mine.name)
         else:
-            kept.append(original.name)
-    temporary = desk / f"{_RECORD}.tmp"
-    temporary.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            beside = _offered(original.stem, desk, content)
+            (offered if beside else kept).append(beside or mine.name)
+        known[original.name] = digest
+    temporary = desk / f"{_RECORD}.{secrets.token_hex(8)}.tmp"
+    temporary.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     os.replace(temporary, desk / _RECORD)
-    return Laid(tuple(copied), tuple(kept), tuple(offered))
+    lost = record is None and bool(kept or offered)
+    return Laid(tuple(copied), tuple(kept), tuple(offered), lost)
 
 
-def _read_record(path: Path) -> dict[str, str]:
+def _created(path: Path, content: bytes) -> bool:
+    """Write a file that is not there; False where anything has that name, now or in between."""
+    try:
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Whether a file has exactly this content."""
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _offered(stem: str, desk: Path, content: bytes) -> str | None:
+    """Lay a new original beside the student's; None where it lies there already."""
+    for number in count(1):
+        path = desk / f"{stem}.updated{'' if number == 1 else f'-{number}'}.ipynb"
+        if _holds(path, content):
+            return None
+        if _created(path, content):
+            return path.name
+    raise AssertionError("there is always another number")
+
+
+def _read_record(path: Path) -> dict[str, str] | None:
+    """What was copied from which original; None where that is not known."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
+        return None
+    if isinstance(record, dict) and all(isinstance(value, str) for value in record.values()):
+        return record
+    return None
 
 
 def warm_up(progress: Callable[[Iterable[tuple[str, Callable[[], object]]]], None]) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from course.desk import lab_command, lay_out
+from tests.lanes import examples
 
 
 @pytest.fixture
@@ -63,6 +68,99 @@ def test_a_damaged_record_loses_nothing(originals: Path, tmp_path: Path) -> None
         (desk / ".originals.json").write_text(damage, encoding="utf-8")
         lay_out(originals, desk)
         assert (desk / "02_mm1_queueing.ipynb").read_text(encoding="utf-8") == "my answers"
+
+
+def test_an_update_that_somebody_works_in_is_left_alone_too(
+    originals: Path, tmp_path: Path
+) -> None:
+    """Whoever goes on in the offered notebook must not lose that work at the next update."""
+    desk = tmp_path / "work"
+    lay_out(originals, desk)
+    (desk / "02_mm1_queueing.ipynb").write_text("my answers", encoding="utf-8")
+    for version, name in ((2, "updated"), (3, "updated-2"), (4, "updated-3")):
+        text = f'{{"cells": [], "v": {version}}}'
+        (originals / "02_mm1_queueing.ipynb").write_text(text, encoding="utf-8")
+        assert lay_out(originals, desk).offered == (f"02_mm1_queueing.{name}.ipynb",)
+        (desk / f"02_mm1_queueing.{name}.ipynb").write_text(f"work {version}", encoding="utf-8")
+    assert [(desk / f"02_mm1_queueing.{name}.ipynb").read_text("utf-8") for name in
+            ("updated", "updated-2", "updated-3")] == ["work 2", "work 3", "work 4"]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "\x00", '{"02_mm1_queueing.ipynb": 3}', None])
+def test_a_damaged_record_hides_no_update_and_is_said(
+    originals: Path, tmp_path: Path, damage: str | None
+) -> None:
+    desk = tmp_path / "work"
+    lay_out(originals, desk)
+    (desk / "02_mm1_queueing.ipynb").write_text("my answers", encoding="utf-8")
+    (originals / "02_mm1_queueing.ipynb").write_text('{"cells": [], "v": 2}', encoding="utf-8")
+    if damage is None:
+        (desk / ".originals.json").unlink()
+    else:
+        (desk / ".originals.json").write_text(damage, encoding="utf-8")
+    laid = lay_out(originals, desk)
+    assert laid.record_lost
+    assert laid.offered == ("02_mm1_queueing.updated.ipynb",)
+    assert laid.kept == ("00_start_here.ipynb",)
+    assert not lay_out(originals, desk).record_lost
+
+
+NAMES = ("00_start_here.ipynb", "02_mm1_queueing.ipynb", "02_mm1_queueing.updated.ipynb")
+STEPS = st.one_of(
+    st.tuples(st.just("edit"), st.integers(0, 5), st.integers(0, 9)),
+    st.tuples(st.just("update"), st.integers(0, 1), st.integers(0, 9)),
+    st.tuples(st.just("rename"), st.integers(0, 5), st.integers(0, 5)),
+    st.tuples(st.just("delete"), st.integers(0, 5), st.just(0)),
+    st.tuples(st.just("damage"), st.integers(0, 3), st.just(0)),
+    st.tuples(st.just("start"), st.just(0), st.just(0)),
+    st.tuples(st.just("two starts"), st.just(0), st.just(0)),
+)
+
+
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(STEPS, min_size=3, max_size=14))
+def test_in_any_history_no_byte_of_a_person_s_is_lost(steps: list[tuple[str, int, int]]) -> None:
+    """The model: a file that a person wrote or renamed is where they left it, as they left it,
+    until they themselves change it; whatever the course does in between."""
+    with tempfile.TemporaryDirectory() as folder:
+        originals, desk = Path(folder) / "notebooks", Path(folder) / "work"
+        originals.mkdir()
+        for name in NAMES[:2]:
+            (originals / name).write_text("course 0", encoding="utf-8")
+        lay_out(originals, desk)
+        theirs: dict[str, bytes] = {}
+        for number, (step, one, other) in enumerate(steps):
+            there = sorted(path.name for path in desk.glob("*.ipynb"))
+            chosen = there[one % len(there)] if there else ""
+            if step == "edit" and chosen:
+                theirs[chosen] = f"person {number} {other}".encode()
+                (desk / chosen).write_bytes(theirs[chosen])
+            elif step == "update":
+                (originals / NAMES[one]).write_text(f"course {other}", encoding="utf-8")
+            elif step == "rename" and chosen:
+                new = ("mine.ipynb", "copy.ipynb", *NAMES, "02_mm1_queueing.updated-2.ipynb")[other]
+                if not (desk / new).exists():
+                    (desk / chosen).rename(desk / new)
+                    theirs.pop(chosen, None)
+                    theirs[new] = (desk / new).read_bytes()
+            elif step == "delete" and chosen:
+                (desk / chosen).unlink()
+                theirs.pop(chosen, None)
+            elif step == "damage":
+                (desk / ".originals.json").write_bytes((b"", b"{", b"[1]", b"\xff\xfe")[one])
+            elif step == "start":
+                lay_out(originals, desk)
+            elif step == "two starts":
+                with ThreadPoolExecutor(2) as pool:
+                    for laid in [pool.submit(lay_out, originals, desk) for _ in range(2)]:
+                        laid.result()
+            for name, content in theirs.items():
+                assert (desk / name).read_bytes() == content, f"{name} after {step}"
+        lay_out(originals, desk)
+        for name in NAMES[:2]:  # nobody is left without the course's newest notebook
+            beside = desk.glob(f"{Path(name).stem}*.ipynb")
+            newest = (originals / name).read_bytes()
+            assert name in theirs or any(path.read_bytes() == newest for path in beside)
 
 
 def test_lab_listens_on_this_machine_alone_and_keeps_its_token(tmp_path: Path) -> None:

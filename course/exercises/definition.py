@@ -1,7 +1,7 @@
 """What an exercise, a wrong answer and a verdict are; judging, cards and progress live elsewhere.
 
-A chapter's module (`ch02.py` and its like) builds its exercises with the constructors in
-`course.exercises.build`; everything else reads the nouns below.
+An exercise is built with the constructors in `course.exercises.build`; everything else reads the
+nouns below.
 """
 
 from __future__ import annotations

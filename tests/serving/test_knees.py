@@ -433,6 +433,29 @@ def test_the_reason_is_a_value_and_the_sentence_is_made_from_it(
         assert knee.sentence.startswith(f'No knee by "{method}": {knee.headline}')
 
 
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [(1, "one load is too few"), (2, "2 different loads are too few"), (3, "3 different loads ")],
+)
+def test_too_few_loads_are_counted_in_words(points: int, words: str) -> None:
+    loads = list(range(1, points + 1))
+    assert find_knee(loads, loads, method="plateau").headline.startswith(words)
+
+
+def test_a_piece_that_does_not_rise_is_told_from_one_that_bends_too_little() -> None:
+    """The reader of "does not rise" looks for a warm-up; the reader of a ratio goes higher."""
+    flat = find_knee([2, 6, 17, 18, 21, 26], [58, 58, 68, 68, 94, 94], method="two_segments")
+    assert "The first of the two straight pieces does not rise" in flat.sentence
+    slow = find_knee(
+        [10, 20, 30, 40, 50, 60], [5.0, 5.2, 5.4, 6.4, 6.4, 6.4], method="two_segments"
+    )
+    assert slow.found or "does not rise" not in slow.sentence
+    gentle = find_knee(
+        [100, 200, 300, 400, 500, 600], [30, 40, 50, 58, 66, 67], method="two_segments"
+    )
+    assert "does not rise" not in gentle.sentence
+
+
 def test_a_promise_has_its_own_two_reasons() -> None:
     """A fleet planner answers "broken at once" and "never broken" in opposite ways."""
     loads, throughput = [1, 2, 4], [10, 20, 30]
