@@ -452,3 +452,22 @@ ROW = function_exercise(
 def test_rows_are_judged_by_length_and_content(answer: Callable[[Any], Any], words: str) -> None:
     assert verdict(lambda numbers: list(np.cumsum(numbers)), exercise=ROW).status == "passed"
     assert words in verdict(answer, exercise=ROW).message
+
+
+def falls_over(arrival_rate_per_s: float, service_rate_per_s: float) -> float:
+    """Divides by what may be zero."""
+    return 1 / (service_rate_per_s - service_rate_per_s)
+
+
+def test_a_wrong_answer_that_falls_over_is_nobody_else_s_misconception() -> None:
+    """A number is no exception, and an exception of another kind is no division by zero."""
+    exercise = function_exercise(
+        "9.1", kind="compute", reference=mean_time, cases=rates, result=Number("s"),
+        wrong=(*WRONG[:2], Wrong("divides-by-zero", falls_over, "Nothing is left below the line.")),
+        **COMMON,
+    )  # fmt: skip
+    for answer in (lambda a, b: 1.0, lambda a, b: {}["rate"]):
+        found = verdict(answer, exercise=exercise)
+        assert found.status == "failed"
+        assert found.misconception is None
+        assert "check itself broke" not in found.message
