@@ -5,6 +5,7 @@ If these fail, a right answer is refused, a wrong one passes, or it draws anothe
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import math
@@ -248,3 +249,24 @@ def test_a_file_without_its_exercise_is_named(
         chapter_exercises(77)
     for name in ("course.exercises.ch77", "course.exercises.ch77.e1_new"):
         sys.modules.pop(name, None)
+
+
+@every
+def test_only_wrong_answers_go_without_annotations(one: Exercise) -> None:
+    """mypy lets these files leave types out, for the sake of what students write."""
+    answers = {w.answer.__name__ for w in one.wrong if inspect.isfunction(w.answer)}
+    reference = getattr(one.reference, "__name__", "")
+    folder, name = f"ch{one.chapter:02d}", f"e{one.id.partition('.')[2]}_"
+    (path,) = (Path(package.__file__).parent / folder).glob(f"{name}*.py")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.FunctionDef) or node.name == reference:
+            continue
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        typed = [argument.arg for argument in arguments if argument.annotation is not None]
+        if node.name in answers:
+            assert not typed, f"{node.name}: a wrong answer is written as students write"
+            assert node.returns is None, f"{node.name}: a wrong answer has no annotations"
+        else:
+            assert node.returns is not None, f"{node.name}: say what it returns"
+            bare = {argument.arg for argument in arguments} - set(typed) - {"self"}
+            assert not bare, f"{node.name}: say what {sorted(bare)} are"

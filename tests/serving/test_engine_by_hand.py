@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from course.serving.engine import EngineConfig, Run, modes, orders, simulate, simulate_closed
 from course.serving.pricing.linear import LinearStepCost, StepFeatures
@@ -297,3 +298,14 @@ def test_nothing_to_do_is_done_at_once() -> None:
         assert run.summary().requests_per_s is None
     closed = simulate_closed(3, 0.0, empty, SECOND)
     assert len(closed) == 0
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_static_batch_does_not_wait_for_somebody_who_will_be_rejected(compiled: bool) -> None:
+    """Four blocks of four tokens: the second request can never come in, so nobody completes the
+    first one's batch, and it starts at once instead of five seconds later."""
+    work = Workload([0.0, 5.0], [4, 100], [2, 1])
+    config = EngineConfig(batching=modes.static(2), num_kv_blocks=4, block_size=4)
+    run = simulate(work, LinearStepCost(fixed_s=1.0), config, compiled=compiled)
+    assert run.scheduled_s[0] == 0.0
+    assert run.status.tolist() == [Status.FINISHED, Status.REJECTED]

@@ -453,6 +453,23 @@ def test_a_piece_that_does_not_rise_is_told_from_one_that_bends_too_little() -> 
     assert "The second of the two straight pieces is 183.3" in rising.sentence
 
 
+@pytest.mark.parametrize(
+    ("tokens_per_s", "words"),
+    [
+        ([10, 20, 30, 30], "the throughput levels off at 30.0"),
+        ([10, 20, 30, 33], "the throughput hardly rises any more (the last doubling of the load"),
+        ([10, 30, 33, 25], "the throughput levels off at 33.0"),
+    ],
+    ids=["held", "rising slowly", "fallen again"],
+)
+def test_a_level_that_was_held_is_told_from_one_still_rising(
+    tokens_per_s: list[int], words: str
+) -> None:
+    """ "Levels off" promises that more load brings nothing; a slow rise promises no such thing."""
+    knee = find_knee([1, 2, 4, 8], tokens_per_s)
+    assert words in knee.sentence
+
+
 def test_a_promise_has_its_own_two_reasons() -> None:
     """A fleet planner answers "broken at once" and "never broken" in opposite ways."""
     loads, throughput = [1, 2, 4], [10, 20, 30]

@@ -257,17 +257,17 @@ def _asks(command: Any, **wanted: Any) -> bool:
     return all(getattr(bench, name) == value for name, value in wanted.items())
 
 
-def _has_a_rate_for_a_cap(command):
+def _has_a_rate_for_a_cap(command: Any) -> bool:
     return _asks(command, max_concurrency=None, server_flag="") and not _asks(
         command, request_rate=math.inf
     )
 
 
-def _sends_all_at_once(command):
+def _sends_all_at_once(command: Any) -> bool:
     return _asks(command, max_concurrency=None, server_flag="", request_rate=math.inf)
 
 
-def _loses_its_sections(command):
+def _loses_its_sections(command: Any) -> bool:
     try:
         bench = read_command(command)
     except Unacceptable:
@@ -275,11 +275,11 @@ def _loses_its_sections(command):
     return not bench.server_flag and not set(bench.sections) & set(_METRICS)
 
 
-def _takes_a_share(command):
+def _takes_a_share(command: Any) -> bool:
     return _asks(command, percentiles=(0.95,))
 
 
-def _sets_the_server(command):
+def _sets_the_server(command: Any) -> bool:
     return any(_asks(command, server_flag=flag) for flag in _SERVER_FLAGS)
 
 
