@@ -22,7 +22,14 @@ import numpy as np
 
 from course.exercises import diagnosis, sandbox
 from course.exercises.definition import NO_ANSWER, TODO, Exercise, Unacceptable, Verdict, Wrong
-from course.exercises.values import ValueKind, as_floats, describe_input, plain, short_repr
+from course.exercises.values import (
+    ValueKind,
+    as_floats,
+    describe_input,
+    plain,
+    short_repr,
+    whole_repr,
+)
 
 Case = Mapping[str, Any]
 CaseMaker = Callable[[np.random.Generator], Sequence[Case]]
@@ -119,7 +126,11 @@ class CaseJudge:
         if self.parameters is None:
             if self.value_kind is None:
                 return None
-            if self.value_kind.problem(answer) is None:
+            try:
+                usable = self.value_kind.problem(answer) is None
+            except Exception:  # an object of the student's own that cannot be looked at
+                usable = False
+            if usable:
                 return None
             return f"Your answer is {short_repr(answer)}; it must be {self.value_kind.expected}."
         if not callable(answer):
@@ -351,7 +362,7 @@ class CaseJudge:
                     return False
             elif self.kind.problem(value) or self.kind.problem(other):
                 # two NaNs or two infinities can still be one misconception
-                if repr(value) != repr(other):
+                if whole_repr(value) != whole_repr(other):
                     return False
             elif not self.kind.same(value, other):
                 return False

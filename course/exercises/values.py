@@ -80,6 +80,14 @@ def plain(value: float, digits: int = 4) -> str:
     return f"{rounded:.{decimals}f}".rstrip("0").rstrip(".")
 
 
+def whole_repr(value: object) -> str:
+    """A value's full repr; its type's name and identity where repr itself fails."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"a {type(value).__name__} at {id(value)}"
+
+
 def short_repr(value: object) -> str:
     """A value's repr in at most some 60 characters; its type's name where repr itself fails.
 
@@ -100,12 +108,17 @@ def _with_unit(text: str, unit: str) -> str:
     return f"{text}{unit}" if unit.startswith("/") else f"{text} {unit}"
 
 
+_MASKED = "It returned masked values: fill them, or leave them out, before you return."
+
+
 def _not_a_number(value: object) -> str | None:
     """Why a value is not one real number, in a sentence; None when it is one."""
     if value is None:
         return "It returned None: does it end in a `return` line on every path?"
     if isinstance(value, bool | np.bool_):
         return f"It returned the truth value {value}, where a number is expected."
+    if np.ma.is_masked(value):
+        return _MASKED
     if isinstance(value, str):
         return f"It returned the text {short_repr(value)}, where a number is expected."
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
@@ -117,14 +130,24 @@ def _not_a_number(value: object) -> str | None:
         return f"It returned an array of shape {value.shape}, where one number is expected."
     if isinstance(value, list | tuple | set | dict):
         word = type(value).__name__
-        return f"It returned a {word} of {len(value)} values, where one number is expected."
+        try:
+            size = f"{len(value)} values"
+        except Exception:  # a student's own class
+            size = "values"
+        return f"It returned a {word} of {size}, where one number is expected."
     if isinstance(value, complex | np.complexfloating):
         return "It returned a complex number: is there a root or power of a negative number?"
     if callable(value):
         return "It returned a function, not a number: are the parentheses of a call missing?"
     if not isinstance(value, numbers.Real):
         return f"It returned a {type(value).__name__}, where one number is expected."
-    return _not_finite(float(value))
+    try:
+        return _not_finite(float(value))
+    except (OverflowError, TypeError, ValueError):
+        return (
+            f"It returned a {type(value).__name__} that is no ordinary number: too large for a "
+            "float (beyond 1e308), or one that cannot be turned into a float."
+        )
 
 
 def _not_finite(value: float) -> str | None:
@@ -248,9 +271,13 @@ class Vector:
         if not isinstance(value, np.ndarray | list | tuple):
             trouble = _not_a_number(value)
             return trouble or "It returned one number, where a row of numbers is expected."
+        if np.ma.is_masked(value):
+            return _MASKED
         try:
+            if np.iscomplexobj(np.asarray(value)):
+                return "It returned complex numbers: is there a root of a negative number?"
             row = np.asarray(value, dtype=float)
-        except (TypeError, ValueError):
+        except Exception:  # whatever a student's own objects raise
             return "It returned a row that holds something other than numbers."
         if row.ndim != 1:
             return f"It returned an array of shape {row.shape}, where one row is expected."
@@ -363,6 +390,8 @@ def describe_input(name: str, value: object) -> str:
     >>> describe_input("sent_s", np.array([0.5, 1.0, 4.0]))
     'sent_s = 3 numbers from 0.5 to 4'
     """
+    if np.ma.is_masked(value):
+        return f"{name} = {short_repr(value)}"
     if isinstance(value, np.ndarray) and value.size and value.dtype.kind in "iuf":
         low, high = float(np.nanmin(value)), float(np.nanmax(value))
         gaps = int(np.isnan(value).sum()) if value.dtype.kind == "f" else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
@@ -188,3 +189,35 @@ def as_python(call: str, parameters: Any) -> str:
     """Return one line of Python that opens an explorer with this parameter set."""
     parts = [f"{f.name}={getattr(parameters, f.name)!r}" for f in fields(parameters)]
     return f"{call}({', '.join(parts)})"
+
+
+def typed_number(text: str) -> float:
+    """Return the number that a person typed, with a point or a comma, and with thousands marked.
+
+    Raises ValueError, with what to write instead, for what is no number or may be two.
+
+    >>> [typed_number(text) for text in ("1.5", "1,5", "1,780.5", "1.780,5", "12 000", "2,000,000")]
+    [1.5, 1.5, 1780.5, 1780.5, 12000.0, 2000000.0]
+    >>> typed_number("1,780")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: Is “1,780” 1780 or 1.78? Write it ...
+    """
+    plain = re.sub(r"(?<=\d)[\s'’_](?=\d{3}(?:\D|$))", "", text.strip())
+    thousands, decimal = (",", ".") if plain.rfind(".") > plain.rfind(",") else (".", ",")
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2},\d{3}", plain):
+        whole, _, rest = plain.partition(",")
+        raise ValueError(
+            f"Is “{text.strip()}” {whole}{rest} or {float(f'{whole}.{rest}'):g}? Write it without "
+            "a comma for the one, with a point for the other."
+        )
+    if re.fullmatch(rf"[-+]?\d{{1,3}}(\{thousands}\d{{3}})+(\{decimal}\d+)?", plain) and (
+        decimal in plain or plain.count(thousands) > 1
+    ):
+        plain = plain.replace(thousands, "")
+    elif re.fullmatch(rf"[-+]?\d{{1,3}}(\{decimal}\d{{3}}){{2,}}", plain):
+        plain = plain.replace(decimal, "")
+    try:
+        return float(plain.replace(",", "."))
+    except ValueError:
+        raise ValueError(f"“{text}” is not a number: write one such as 1.5.") from None

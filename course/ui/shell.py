@@ -12,7 +12,15 @@ import ipywidgets as widgets
 
 from course.ui import theme
 from course.ui.demonstration import Demonstration, Guess, Preset
-from course.ui.parameters import Choice, Control, Slider, as_python, changed, controls_of
+from course.ui.parameters import (
+    Choice,
+    Control,
+    Slider,
+    as_python,
+    changed,
+    controls_of,
+    typed_number,
+)
 from course.ui.svg import LayeredSvg
 from course.words import rounded
 
@@ -356,10 +364,9 @@ class Shell(Generic[P, R]):
 
     def _on_commit(self) -> None:
         try:
-            value = float(self._answer.value.strip().replace(",", "."))
-            self.commit(value)
-        except ValueError:
-            self._ask(problem=f"“{self._answer.value}” is not a number: write one such as 1.5.")
+            self.commit(typed_number(self._answer.value))
+        except ValueError as error:
+            self._ask(problem=str(error))
 
     def _mark_own_settings(self) -> None:
         chosen = self.presets.value

@@ -11,6 +11,8 @@ import inspect
 import math
 import sys
 from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from course.exercises.judging import CaseJudge, judge_answer
 from course.exercises.lessons import LESSONS
 from course.exercises.records import Record
 from course.exercises.registry import chapter_exercises, chapters
-from course.exercises.values import as_floats
+from course.exercises.values import Number, Vector, as_floats
 from course.paths import NOTEBOOKS
 from tests.lanes import by_lane
 
@@ -144,6 +146,50 @@ CALLS = {
     "endless": endless,
     "too few arguments": lambda: 1.0,
 }
+
+
+class NoRepr(float):
+    def __repr__(self) -> str:
+        raise RuntimeError("no words for it")
+
+
+class NoLength(list[float]):
+    def __len__(self) -> int:
+        raise RuntimeError("nobody knows")
+
+
+ODD: dict[str, Any] = {
+    "too large": 10**400,
+    "too large a share": Fraction(10**400, 3),
+    "no repr": NoRepr(math.nan),
+    "no repr inside": [NoRepr(1.0), NoRepr(2.0)],
+    "no length": NoLength([1.0]),
+    "masked": np.ma.masked,
+    "masked array": np.ma.masked_all(3),
+    "complex array": np.arange(3.0) + 5j,
+    "decimal": Decimal("NaN"),
+    "signalling decimal": Decimal("sNaN"),
+}
+
+
+@every
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_value_is_refused_in_a_plain_sentence(one: Exercise, name: str) -> None:
+    """ "The check itself broke" tells a student nothing, and is the course's defect."""
+    value = ODD[name]
+    takes_a_function = inspect.isfunction(one.reference)
+    answer = (lambda *arguments: value) if takes_a_function else value
+    assert_plain(one, judge_answer(one, answer, limit_s=1.0))
+
+
+def test_the_right_numbers_in_a_wrong_cloak_do_not_pass() -> None:
+    """A masked row and one with an imaginary part are other answers than the row."""
+    row = np.array([1.0, 2.0, 3.0])
+    kind = Vector("s")
+    assert kind.problem(row) is None
+    assert "masked" in str(kind.problem(np.ma.masked_array(row, mask=[1, 1, 1])))
+    assert "complex" in str(kind.problem(row + 5j))
+    assert "masked" in str(Number("s").problem(np.ma.masked))
 
 
 def assert_plain(one: Exercise, verdict: Verdict) -> None:

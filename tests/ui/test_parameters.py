@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from course.ui.parameters import as_python, changed, choice, controls_of, count, slider, toggle
+from course.ui.parameters import (
+    as_python,
+    changed,
+    choice,
+    controls_of,
+    count,
+    slider,
+    toggle,
+    typed_number,
+)
 
 
 @dataclass(frozen=True)
@@ -48,3 +57,28 @@ def test_a_state_can_be_copied_as_python() -> None:
     line = as_python("explore.example", Example(rate_per_s=1.5))
     assert line == "explore.example(rate_per_s=1.5, seats=4, mode='fcfs', chunked=True)"
     assert eval(line.replace("explore.example", "Example")) == Example(rate_per_s=1.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.5", 1.5), (" 1,5 ", 1.5), ("0,125", 0.125), ("1.780", 1.78), ("1780", 1780.0),
+        ("1,780.5", 1780.5), ("1.780,5", 1780.5), ("1,234,567", 1234567.0), ("12 000", 12000.0),
+        ("1.234.567", 1234567.0), ("-2,5", -2.5), ("1e3", 1000.0), ("12’000", 12000.0),
+    ],
+)  # fmt: skip
+def test_a_typed_number_is_what_its_writer_meant(text: str, number: float) -> None:
+    """A guess of 1,780 taken for 1.78 tells a learner that they were wrong by a thousand."""
+    assert typed_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["1,780", "12,500", "-1,000"])
+def test_what_may_be_two_numbers_is_asked(text: str) -> None:
+    with pytest.raises(ValueError, match="Write it without a comma for the one"):
+        typed_number(text)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1.2.3", "1,2,3", "5 s", "1,23,456"])
+def test_what_is_no_number_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a number: write one such as 1\.5"):
+        typed_number(text)
