@@ -218,6 +218,9 @@ def typed_number(text: str) -> float:
     elif re.fullmatch(rf"[-+]?\d{{1,3}}(\{decimal}\d{{3}}){{2,}}", plain):
         plain = plain.replace(decimal, "")
     try:
-        return float(plain.replace(",", "."))
+        number = float(plain.replace(",", "."))
     except ValueError:
-        raise ValueError(f"“{text}” is not a number: write one such as 1.5.") from None
+        number = math.nan
+    if math.isfinite(number):
+        return number
+    raise ValueError(f"“{text}” is not a number: write one such as 1.5.")

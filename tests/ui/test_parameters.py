@@ -78,7 +78,7 @@ def test_what_may_be_two_numbers_is_asked(text: str) -> None:
         typed_number(text)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "1.2.3", "1,2,3", "5 s", "1,23,456"])
+@pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "1.2.3", "1,2,3", "5 s", "1,23,456"])
 def test_what_is_no_number_is_said(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a number: write one such as 1\.5"):
         typed_number(text)

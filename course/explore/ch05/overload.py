@@ -21,7 +21,7 @@ from course.serving.scenes import burst as scenes
 from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, toggle
 from course.words import percent, rounded
 
-OPEN: Final = "accept everything"
+OPEN: Final = scenes.OPEN
 _GATES = (OPEN, "bounded queue", "deadline-aware", "shorter answers")
 SHORT_TOKENS: Final = 40
 """The gate "shorter answers" cuts to this."""
@@ -229,7 +229,7 @@ def _question(r: Overload) -> str:
 
 def _tables(r: Overload) -> list[Table]:
     gates = (
-        (r.gate, r.time, r.curve), ("accept everything (compared)", r.open_time, r.open_curve),
+        (r.gate, r.time, r.curve), (f"{OPEN} (compared)", r.open_time, r.open_curve),
     )  # fmt: skip
     return [
         {"gate": gate, "against": against, "offered_per_s": part.offered_per_s,

@@ -20,6 +20,7 @@ from course.figures.axes import (
 )
 from course.figures.ch05.over_time import BurstShade, FloatArray, OverTime, muted_rule
 from course.figures.marks import held_top
+from course.serving.scenes.burst import OPEN
 from course.words import percent, rounded
 
 MOST_PER_S = 25.0
@@ -81,7 +82,7 @@ class Overload:
     @property
     def is_open(self) -> bool:
         """Whether the gate is none."""
-        return self.gate == "accept everything"
+        return self.gate == OPEN
 
 
 class OverloadPicture(Picture):
@@ -115,7 +116,7 @@ class OverloadPicture(Picture):
         handles = [self.open[0], self.own[0], self.offered, self._capacity[0]]
         figure.legend(
             handles=handles,
-            labels=["accept everything", "this gate", "offered", "capacity"],
+            labels=[OPEN, "this gate", "offered", "capacity"],
             loc="upper left", bbox_to_anchor=(0.05, 1.0), ncols=4, handlelength=2.4,
             columnspacing=1.4, borderaxespad=0.25, fontsize=11.5 if self.present else 10,
         )  # fmt: skip

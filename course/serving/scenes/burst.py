@@ -61,9 +61,12 @@ RETRIES: Final[Mapping[str, Retry]] = MappingProxyType(
 )
 """How clients send again, by name. The jitter comes with delays that double."""
 
+OPEN: Final = "accept everything"
+"""The gate that is none, by its name in `GATES`."""
+
 GATES: Final[Mapping[str, Admission | None]] = MappingProxyType(
     {
-        "accept everything": None,
+        OPEN: None,
         "shorter answers": Admission(degrade_wait_s=0.5, degrade_to_tokens=40),
         "bounded queue": Admission(max_waiting_requests=16),
         "deadline-aware": Admission(max_predicted_wait_s=2.0),
