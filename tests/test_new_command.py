@@ -42,6 +42,7 @@ def run(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.deep
 def test_what_is_written_passes_the_tests(clone: Path) -> None:
     for words in (
         ("explorer", "two_lanes", "--lesson", "2"),

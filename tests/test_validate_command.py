@@ -37,7 +37,7 @@ def test_tables_are_written_as_they_are_committed(tmp_path: Path) -> None:
 def test_the_command_prints_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: bool
 ) -> None:
-    monkeypatch.setattr(validation, "validate", lambda done: (done("all"), FOUND)[1])
+    monkeypatch.setattr("course.serving.validation.validate", lambda done: (done("all"), FOUND)[1])
     options = ["validate", "--out", str(tmp_path)] + ([] if pictures else ["--no-pictures"])
     result = CliRunner().invoke(app, options)
     assert result.exit_code == 0, result.output
