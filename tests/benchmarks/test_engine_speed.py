@@ -224,7 +224,7 @@ def test_first_call_of_a_process(benchmark: Any) -> None:
     """From `import course` to the first result, with compiled code on disk."""
     code = """
 import time; start = time.perf_counter()
-from course.serving.engine import LinearStepCost, Workload, simulate
+from course import LinearStepCost, Workload, simulate
 simulate(Workload([0.0], [9], [3]), LinearStepCost(fixed_s=0.01))
 print(time.perf_counter() - start)
 """
