@@ -122,3 +122,11 @@ def test_running_out_of_memory_is_one_line(
         cli.main()
     assert ended.value.code == 2
     assert "out of memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["new"], ["new", "explorer"], ["simulate"], ["lab"]])
+def test_h_asks_for_help_everywhere(words: list[str]) -> None:
+    """Half of all people type `-h` first."""
+    done = CliRunner().invoke(cli.app, [*words, "-h"])
+    assert done.exit_code == 0
+    assert "--help" in done.output

@@ -11,7 +11,11 @@ import typer
 
 from course.paths import NOTEBOOKS, ROOT
 
-app = typer.Typer(no_args_is_help=True, help="Write the files of a new explorer or exercise.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Write the files of a new explorer or exercise.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 TEMPLATES = ROOT / "docs" / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
