@@ -6,6 +6,7 @@ import difflib
 import re
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pkgutil import iter_modules
 
 import course.exercises as package
@@ -28,8 +29,8 @@ def chapters() -> tuple[int, ...]:
     >>> 2 in chapters()
     True
     """
-    names = [module.name for module in iter_modules(package.__path__)]
-    return tuple(sorted(int(name[2:]) for name in names if _CHAPTER.fullmatch(name)))
+    found = [module for module in iter_modules(package.__path__) if _CHAPTER.fullmatch(module.name)]
+    return tuple(sorted(int(module.name[2:]) for module in found if module.ispkg))
 
 
 @cache
@@ -37,13 +38,19 @@ def chapter_exercises(chapter: int) -> tuple[Exercise, ...]:
     """The exercises of one chapter in order; none for a chapter that has none.
 
     Each stands in a file `eN_….py` of the chapter's folder, as its `EXERCISE`. Raises ValueError
-    for a file without one, and for one whose id is not that of its chapter and file.
+    for a file without one, for one whose id is not that of its chapter and file, and for two files
+    of one number.
     """
     if chapter not in chapters():
         return ()
     folder = import_module(f"course.exercises.ch{chapter:02d}")
     names = [module.name for module in iter_modules(folder.__path__)]
     files = [(int(found[1]), name) for name in names if (found := _FILE.match(name))]
+    for (number, name), (other, twin) in pairwise(sorted(files)):
+        if number == other:
+            raise ValueError(
+                f"{folder.__name__} has {name} and {twin}; give one of them another number"
+            )
     return tuple(_of_file(folder.__name__, name, chapter, number) for number, name in sorted(files))
 
 

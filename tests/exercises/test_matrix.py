@@ -256,14 +256,16 @@ def test_every_exercise_stands_in_a_file_of_its_own_that_the_registry_reads() ->
     """An exercise in a file with another name is shown to nobody and judged by nothing."""
     known = {id(one) for one in ALL}
     folder = Path(package.__file__).parent
-    for path in sorted(folder.glob("ch*/*.py")):
-        module = importlib.import_module(f"course.exercises.{path.parent.name}.{path.stem}")
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
+        module = importlib.import_module(".".join(("course.exercises", *parts)))
         for name, value in vars(module).items():
             assert not isinstance(value, Exercise) or id(value) in known, (
                 f"{path.relative_to(folder)}: {name} is not in the registry; "
                 "give it a file eN_….py of its own, as EXERCISE"
             )
     for path in folder.glob("ch[0-9]*"):
+        assert path.is_dir(), f"{path.name} is no folder; make it one with a file an exercise"
         assert (path / "__init__.py").exists(), f"{path} has no __init__.py; add one"
 
 
@@ -317,3 +319,18 @@ def test_only_wrong_answers_go_without_annotations(one: Exercise) -> None:
             assert node.returns is not None, f"{node.name}: say what it returns"
             bare = {argument.arg for argument in arguments} - set(typed) - {"self"}
             assert not bare, f"{node.name}: say what {sorted(bare)} are"
+
+
+def test_two_files_of_one_number_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two exercises with one number, students would be shown only the first."""
+    (tmp_path / "ch78").mkdir()
+    for name in ("__init__", "e1_one", "e1_other"):
+        (tmp_path / "ch78" / f"{name}.py").write_text("", encoding="utf-8")
+    (tmp_path / "ch79.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    chapter_exercises.cache_clear()
+    with pytest.raises(ValueError, match="e1_one and e1_other; give one of them another number"):
+        chapter_exercises(78)
+    assert chapter_exercises(79) == ()  # a file beside the folders is no chapter
+    chapter_exercises.cache_clear()
+    sys.modules.pop("course.exercises.ch78", None)
