@@ -27,8 +27,9 @@ def explorers_in_files() -> dict[str, Explorer]:
     """Where it stands -> explorer, of every file below `course/explore`, imported or not."""
     found: dict[str, Explorer] = {}
     folder = Path(explore.__file__).parent
-    for path in sorted(folder.glob("ch*/*.py")):
-        module = importlib.import_module(f"course.explore.{path.parent.name}.{path.stem}")
+    for path in sorted(folder.rglob("*.py")):
+        parts = ("course", "explore", *path.relative_to(folder).with_suffix("").parts)
+        module = importlib.import_module(".".join(parts).removesuffix(".__init__"))
         for name, value in vars(module).items():
             if isinstance(value, Explorer):
                 found[f"{path.relative_to(folder)}: {name}"] = value

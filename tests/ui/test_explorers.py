@@ -265,8 +265,8 @@ def test_every_explorer_is_in_the_registry() -> None:
         assert id(explorer) in named, (
             f"{place} is not in the registry; add its line to course/explore/__init__.pyi"
         )
-    for path in Path(explore.__file__).parent.glob("ch*"):
-        assert (path / "__init__.py").exists(), f"{path} has no __init__.py; add one"
+    for folder in {path.parent for path in Path(explore.__file__).parent.rglob("*.py")}:
+        assert (folder / "__init__.py").exists(), f"{folder} has no __init__.py; add one"
 
 
 def test_every_explorer_is_called_by_the_name_it_gives() -> None:
