@@ -7,7 +7,8 @@ line breaks), and a folder of that name: so kernels may call one another across 
 
 The folder lies beside the code where that can be written, so that two copies of the course never
 meet and a class finds ready what was compiled at installation; then in the user's own cache, then
-in a temporary folder. The environment variable COURSE_CACHE_DIR names another place.
+in a temporary folder. What can be read but not written is read; what is missing there is compiled
+once and kept at the next place. The environment variable COURSE_CACHE_DIR names another place.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ from types import CodeType
 from typing import Any
 
 from numba import njit
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    _CacheLocator,
+)
 
 HOME = Path(__file__).parent
 KERNELS = ("engine/kernels/*.py", "queueing/kernels.py")
@@ -80,12 +86,16 @@ def kernel_key() -> str:
 def _code_of(source: str) -> CodeType:
     """Source as code, without docstrings."""
     tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)):
-            continue
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body[0].value.value = ""  # type: ignore[attr-defined]
+    _without_docstrings(tree)
     return compile(tree, "kernels", "exec", dont_inherit=True)
+
+
+def _without_docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> None:
+    if ast.get_docstring(node, clean=False) is not None:
+        node.body[0].value.value = ""  # type: ignore[attr-defined]
+    for inner in node.body:  # every process does this: not a look at each node
+        if isinstance(inner, (ast.ClassDef, ast.FunctionDef)):
+            _without_docstrings(inner)
 
 
 def _parts(code: CodeType) -> Iterator[bytes]:
@@ -99,20 +109,32 @@ def _parts(code: CodeType) -> Iterator[bytes]:
             yield repr(constant).encode()
 
 
-@cache
 def kernel_folder() -> Path:
-    """The folder of the kernels' machine code: the first place that has it, or can take it."""
-    places = [place / kernel_key() for place in _places()]
-    for folder in places:
-        if folder.is_dir() and (os.access(folder, os.W_OK) or any(folder.glob("*.nbi"))):
-            return folder
-    for folder in places:
-        with contextlib.suppress(OSError):
+    """The folder new machine code of the kernels goes to: the first place that can take it."""
+    return _folders()[0]
+
+
+@cache
+def _folders() -> tuple[Path, tuple[Path, ...]]:
+    """The folder to write to; then those to read as well, which came before it but take nothing.
+
+    What an installation left in a folder that nobody may write to need not be of use: it may have
+    been compiled for another processor, or not all of it.
+    """
+    ready: list[Path] = []
+    for place in _places():
+        folder = place / kernel_key()
+        try:
+            known = folder.is_dir()
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            ready.append(folder)
+            continue
+        if not known:
             _forget_old(folder)
-            return folder
-    return Path(tempfile.mkdtemp(prefix="course-kernels-"))
+        return folder, tuple(ready)
+    return Path(tempfile.mkdtemp(prefix="course-kernels-")), tuple(ready)
 
 
 def _places() -> Iterator[Path]:
@@ -123,7 +145,8 @@ def _places() -> Iterator[Path]:
     yield HOME / "__pycache__" / "kernels"
     user = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    yield Path(user or home) / "throughput-latency-course" / "kernels"
+    if Path(user or home).is_absolute():  # "~" stays where nobody knows the user's home
+        yield Path(user or home) / "throughput-latency-course" / "kernels"
     if hasattr(os, "getuid"):
         folder = Path(tempfile.gettempdir()) / f"throughput-latency-course-{os.getuid()}"
         # what is kept is run: another user's folder of this name is not ours to read
@@ -170,6 +193,22 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     """One kernel's machine code; a disk that is full or read-only costs time and nothing else."""
 
     _impl_class = _KeptImpl
+    _cache_file: Any
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        own = self._cache_file
+        try:
+            for folder in (kernel_folder(), *_folders()[1]):
+                self._cache_file = IndexDataCacheFile(
+                    str(folder), self._impl.filename_base, kernel_key()
+                )
+                with contextlib.suppress(OSError):
+                    found = super().load_overload(sig, target_context)
+                    if found is not None:
+                        return found
+        finally:
+            self._cache_file = own
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):

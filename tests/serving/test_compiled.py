@@ -36,6 +36,17 @@ ASK = """
 from course.serving.engine.kernels.caller import bill
 print(bill(10), sum(bill.stats.cache_hits.values()), sum(bill.stats.cache_misses.values()))
 """
+# refuses to write below the course, for root as well
+READ_ONLY = """
+import tempfile
+from pathlib import Path
+make = tempfile.TemporaryFile
+def refuse(*args, dir=None, **kwargs):
+    if Path.cwd() / "course" in Path(dir).parents:
+        raise PermissionError(dir)
+    return make(*args, dir=dir, **kwargs)
+tempfile.TemporaryFile = refuse
+"""
 
 
 @pytest.fixture
@@ -60,10 +71,10 @@ def environment(package: Path, **more: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-def asked(package: Path, **more: str) -> tuple[float, int, int]:
+def asked(package: Path, first: str = "", **more: str) -> tuple[float, int, int]:
     """A bill for ten tokens, and whether its machine code was found, in a new process."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK], cwd=package, env=environment(package, **more),
+        [sys.executable, "-c", first + ASK], cwd=package, env=environment(package, **more),
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -123,6 +134,31 @@ def test_where_nothing_can_be_kept_beside_the_code_it_goes_to_the_user(package: 
     (package / "home").write_text("no folder either", encoding="utf-8")
     assert asked(package) == (21.0, 0, 1)
     assert asked(package) == (21.0, 1, 0)  # in the temporary folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="other folders there")
+def test_what_an_installation_compiled_is_read_and_what_it_lacks_is_kept_elsewhere(
+    package: Path,
+) -> None:
+    """A hub's image is built on one processor and used on another."""
+    other = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+    assert asked(package) == (21.0, 0, 1)
+    assert asked(package, READ_ONLY) == (21.0, 1, 0)
+    assert asked(package, READ_ONLY, **other) == (21.0, 0, 1)
+    assert asked(package, READ_ONLY, **other) == (21.0, 1, 0)
+    assert asked(package, READ_ONLY) == (21.0, 1, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other folders there")
+def test_no_folder_is_made_of_a_home_that_nobody_knows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A container may run as a user without a name, whose `~` stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(_compiled.os.path, "expanduser", lambda path: path)
+    assert all(place.is_absolute() for place in _compiled._places())
 
 
 @pytest.mark.slow
