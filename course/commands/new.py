@@ -81,16 +81,13 @@ def exercise(
     number = len(there) + 1
     values = {
         "name": name, "number": f"{lesson}.{number}", "Title": _words(name).capitalize(),
-        "kind": "compute",
     }  # fmt: skip
     folder = ROOT / "course" / "exercises" / f"ch{lesson:02d}"
-    path = folder / f"e{number}_{name}.py"
+    files = {folder / f"e{number}_{name}.py": _filled("exercise.py.txt", values)}
     if not (folder / "__init__.py").exists():
-        about = (
-            f'"""The exercises of notebook {lesson:02d}, a file each; the registry finds them."""\n'
-        )
-        _write({folder / "__init__.py": about})
-    _write({path: _filled("exercise.py.txt", values)})
+        about = f"The exercises of notebook {lesson:02d}, a file each; the registry finds them."
+        files[folder / "__init__.py"] = f'"""{about}"""\n'
+    _write(files)
     chapter_exercises.cache_clear()
     made = chapter_exercises(lesson)[-1]
     cells = exercise_cells(made)
@@ -103,14 +100,12 @@ def exercise(
 @app.command()
 def cells(number: Annotated[str, typer.Argument(help="The exercise, as in 2.3")]) -> None:
     """Write an exercise's question, stub and check into its notebook anew, from its file."""
-    import nbformat
-
     from course.exercises.inject import cell_role, exercise_cells
     from course.exercises.registry import exercise as found
 
     made = found(number)
     notebook = _notebook_of(made.chapter)
-    book = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)
+    book = _read(notebook)
     texts = {cell.metadata["course"]["role"]: cell.source for cell in exercise_cells(made)}
     for cell in book.cells:
         role = cell_role(cell)
@@ -118,8 +113,7 @@ def cells(number: Annotated[str, typer.Argument(help="The exercise, as in 2.3")]
             cell.source = texts.pop(role[1], cell.source)
     if texts:
         raise ValueError(f"{notebook.name} lacks the {' and '.join(texts)} cell of {made.id}")
-    notebook.write_text(nbformat.writes(book) + "\n", encoding="utf-8", newline="\n")
-    _say(notebook)
+    _save(book, notebook)
 
 
 def _words(name: str) -> str:
@@ -158,13 +152,22 @@ def _write(files: dict[Path, str]) -> None:
 
 def _insert(notebook: Path, cells: list[Any]) -> None:
     """Put cells before the notebook's recap."""
-    import nbformat
-
-    text = notebook.read_text(encoding="utf-8")
-    book = nbformat.reads(text, as_version=nbformat.NO_CONVERT)
+    book = _read(notebook)
     ends = [i for i, cell in enumerate(book.cells) if cell.source.startswith("## Recap")]
     place = ends[0] if ends else len(book.cells)
     book.cells[place:place] = cells
+    _save(book, notebook)
+
+
+def _read(notebook: Path) -> Any:
+    import nbformat
+
+    return nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)
+
+
+def _save(book: Any, notebook: Path) -> None:
+    import nbformat
+
     notebook.write_text(nbformat.writes(book) + "\n", encoding="utf-8", newline="\n")
     _say(notebook)
 
