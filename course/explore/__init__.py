@@ -15,7 +15,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__ or name.startswith("ch"):
+    if name in __all__:
         return _load(name)
     close = difflib.get_close_matches(name, __all__, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""

@@ -104,9 +104,9 @@ class Demonstration(Generic[P, R]):
 
     ``call`` is the Python expression that opens it; ``drawing(present)`` makes the figure.
     ``tables`` gives the numbers of a result for those who want them: columns by name, or several
-    such tables, which are stacked; without it the result's own fields are the columns. ``idle``
-    names the parameters that make no difference at the others' values; their controls are greyed
-    out. Where ``remembers`` is False, what an earlier opening computed is computed anew.
+    such tables, which are stacked. ``idle`` names the parameters that make no difference at the
+    others' values; their controls are greyed out. Where ``remembers`` is False, what an earlier
+    opening computed is computed anew.
     """
 
     call: str
@@ -117,7 +117,7 @@ class Demonstration(Generic[P, R]):
     narrate: Callable[[R], str]
     alt: str
     presets: tuple[Preset[P], ...]
-    tables: Callable[[R], Table | Sequence[Table]] = vars
+    tables: Callable[[R], Table | Sequence[Table]]
     prediction: Prediction[R] | None = None
     idle: Callable[[P], Collection[str]] = lambda parameters: ()
     remembers: bool = True
