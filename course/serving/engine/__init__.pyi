@@ -23,4 +23,5 @@ from .service import simulate_service as simulate_service
 from .service_run import ServiceRun as ServiceRun
 from .simulation import simulate as simulate
 from .simulation import simulate_closed as simulate_closed
+from .stays import Stays as Stays
 from .warm import warm_steps as warm_steps

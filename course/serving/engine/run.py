@@ -17,6 +17,7 @@ from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArra
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.gaps import PooledGaps, pooled_gaps
 from course.serving.engine.kernels.state import Log, Rules, Users, Work
+from course.serving.engine.stays import NEVER, Stays, step_starts_s
 from course.serving.pricing import StepCost
 from course.serving.requests import (
     SLO,
@@ -132,6 +133,26 @@ class Run:
         """The bits of a step's logged word that say how many decoded."""
         return (1 << self._rules.prefill_shift) - (1 << self._rules.decode_shift)
 
+    @cached_property
+    def step_start_s(self) -> FloatArray:
+        """When each step began, in seconds."""
+        return step_starts_s(self.step_end_s, self.scheduled_s)
+
+    @cached_property
+    def stays(self) -> Stays:
+        """Who held a seat from which step to which; in a static batch, to the batch's end.
+
+        >>> from course.serving.pricing import LinearStepCost
+        >>> from course.serving.engine import simulate
+        >>> work = Workload([0.0, 0.0], prompt_tokens=[9, 9], output_tokens=[3, 1])
+        >>> stays = simulate(work, LinearStepCost(fixed_s=0.5)).stays
+        >>> stays.owner.tolist(), stays.from_step.tolist(), stays.to_step.tolist()
+        ([0, 1], [0, 0], [3, 1])
+        """
+        seated = np.flatnonzero(np.isfinite(self.scheduled_s))
+        # in the order of admission: those who sat down in one step, by their first token
+        return Stays.of_rows([row for request in seated.tolist() for row in _stays(self, request)])
+
     # ------------------------------------------------------------------------------------ tokens
     @cached_property
     def _gap_rows(self) -> tuple[IntArray, SmallArray]:
@@ -144,6 +165,14 @@ class Run:
         order, requests = self._gap_rows
         first, last = np.searchsorted(requests, [request, request + 1])
         return self._log.gaps[order[first:last]]
+
+    def prefix_hit_tokens(self, request: int) -> int:
+        """Return the prompt tokens that were cached when a request was first scheduled."""
+        cached = self.work.cached_prefix_tokens
+        if cached is None:
+            return 0
+        size = self._rules.block_size
+        return int(min(cached[request], self.work.prompt_tokens[request] - 1)) // size * size
 
     def token_steps(self, request: int) -> IntArray:
         """Return the number of the step that brought each of a request's output tokens.
@@ -295,6 +324,39 @@ class Run:
             lines.append(f"{start_s:10.3f} s  {seconds(end_s - start_s):>8}  {words[phase]}")
         lines.append(_verdict(self, request))
         return "\n".join(lines)
+
+
+# --- one request's seats -------------------------------------------------------------------------
+
+
+def _stays(run: Run, request: int) -> list[tuple[int, int, int, int, int, int]]:
+    """Return a request's stays in order, as rows of the columns of `Stays`."""
+    from course.serving.engine.kernels import steps as k
+
+    begun = int(np.searchsorted(run.step_end_s, run.scheduled_s[request], side="right"))
+    lost = [row for row in run.interruptions(request).tolist() if row[k.GAP_BACK] != k.KEPT]
+    ready = NEVER
+    if (lost[0][k.GAP_TOKENS] if lost else run.emitted_tokens[request]) > 0:
+        ready = int(np.searchsorted(run.step_end_s, run.first_token_s[request]))
+    rows = []
+    emitted, cached = 0, run.prefix_hit_tokens(request)
+    for row in lost:
+        rows.append((request, begun, row[k.GAP_LOST], ready, cached, emitted))
+        begun, ready = row[k.GAP_BACK], row[k.GAP_RESUMED]
+        emitted, cached = row[k.GAP_TOKENS], 0
+    if begun >= 0:
+        rows.append((request, begun, _last_step(run, request) + 1, ready, cached, emitted))
+    return rows
+
+
+def _last_step(run: Run, request: int) -> int:
+    """Return the last step that a request kept its seat for; NEVER - 1 if it has it still."""
+    ends_s = run.finish_s[[request]]
+    if run.batch is not None:
+        ends_s = run.finish_s[run.batch == run.batch[request]]
+    if np.isnan(ends_s).any():
+        return NEVER - 1
+    return int(np.searchsorted(run.step_end_s, ends_s.max()))
 
 
 # --- one request's story -------------------------------------------------------------------------

@@ -8,6 +8,7 @@ The clients may lose patience and send again, the gate may say no; the engine be
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from course.serving.engine.kernels.service_state import Asked, Attempts, Server,
 from course.serving.engine.service_plain import as_arrays, listed, plain_service
 from course.serving.engine.service_run import ServiceRun
 from course.serving.engine.service_setup import (
+    STAY_COLUMNS,
     Setting,
     asked_of,
     checked_setting,
@@ -157,14 +159,19 @@ class _Loop:
         share = self._requests / sent  # of the run that lies ahead, by the requests sent so far
         used = int(server.at[k.ATTEMPTS])
         if used >= len(attempts.sent_s):
-            attempts = _longer(attempts, used, _room(used, share))
+            attempts = _longer(attempts, used, _room(used, share), but=STAY_COLUMNS)
+        seated = int(server.at[k.STAYS])
+        crowd = min(self._terms.seats, int(server.at[k.RUNNING] + server.at[k.QUEUED]))
+        if len(attempts.stay_to) - seated < crowd:
+            room = _room(seated, share) + crowd
+            entries = [name for name in attempts._fields if name not in STAY_COLUMNS]
+            attempts = _longer(attempts, seated, room, but=entries)
         done = int(server.at[k.STEPS])
         if done >= len(steps.end_s):
             steps = _longer(steps, done, _room(done, share))
         have = len(seats.vacant)
-        wanted = min(self._terms.seats, int(server.at[k.RUNNING] + server.at[k.QUEUED]))
-        if have < wanted:
-            room = min(self._terms.seats, max(wanted, 2 * have))
+        if have < crowd:
+            room = min(self._terms.seats, max(crowd, 2 * have))
             seats = _longer(seats, have, room)
             for seat in range(have, room):
                 seats.vacant[server.at[k.VACANT]] = seat
@@ -184,7 +191,12 @@ class _Loop:
                     strict=True,
                 )
             )
-        return _cut(attempts, used), _cut(steps, done), server
+        stays = {name: getattr(attempts, name) for name in STAY_COLUMNS}
+        seated = int(server.at[k.STAYS])
+        attempts = _cut(attempts, used)._replace(
+            **{name: column[:seated] for name, column in stays.items()}
+        )
+        return attempts, _cut(steps, done), server
 
 
 def _room(used: int, share: float) -> int:
@@ -193,11 +205,11 @@ def _room(used: int, share: float) -> int:
     return max(expected, used + used // 4) + 1024
 
 
-def _longer(record: Any, used: int, room: int) -> Any:
-    """Return a record with room for `room` rows in each column that is in use."""
+def _longer(record: Any, used: int, room: int, but: Collection[str] = ()) -> Any:
+    """Return a record with room for `room` rows in each column that is in use, `but` some."""
     columns = []
-    for column in record:
-        if len(column) == 0 and used > 0:
+    for name, column in zip(record._fields, record, strict=True):
+        if name in but or (len(column) == 0 and used > 0):
             columns.append(column)
         elif isinstance(column, list):
             column.extend([0] * (room - len(column)))

@@ -16,6 +16,7 @@ import numpy as np
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray, at_least
 from course.serving.engine.admission import Verdict
 from course.serving.engine.kernels.service_state import Attempts, Server, Steps
+from course.serving.engine.stays import NEVER, Stays
 from course.serving.pricing import StepCost
 from course.serving.requests import SLO, BoolArray, RequestTable, Status, Summary, Window, metrics
 from course.serving.workload import Workload
@@ -35,7 +36,8 @@ class AttemptTable:
     NaN unless the client was still there. `end_s`: finish, refusal or giving up. `output_tokens`:
     asked for, after degrading; `emitted_tokens`: made by the server, into the void or not.
     `computed_tokens`: prefill, recompute and decode; `recomputed_tokens`: of those, the ones that
-    it had had before a preemption. `preemptions`.
+    it had had before a preemption. `preemptions`. `entered_s`: when it came in from outside the
+    door; NaN if it never stood there, or still does.
     """
 
     request: SmallArray
@@ -51,6 +53,7 @@ class AttemptTable:
     computed_tokens: IntArray
     recomputed_tokens: IntArray
     preemptions: SmallArray
+    entered_s: FloatArray
 
     def __len__(self) -> int:
         return int(self.request.size)
@@ -80,8 +83,9 @@ class ServiceRun:
     `degraded`, and `user` in a closed loop (otherwise None). Per step: `step_start_s`,
     `step_end_s`, `step_prefill_tokens`, `step_decode_seqs`, `step_kv_blocks` (None without a
     limit), `step_running` and `step_waiting` (attempts, right after scheduling; those outside the
-    door and those whose clients have gone unnoticed are among them). What was run: `work`, `cost`,
-    `config`.
+    door and those whose clients have gone unnoticed are among them). `stays`: which attempt held a
+    seat from which step to which. What was run: `work`, `cost`, `config`, `patience`,
+    `long_prompts`.
     """
 
     def __init__(
@@ -96,6 +100,8 @@ class ServiceRun:
         self.work = work
         self.cost = cost
         self.config = setting.config
+        self.patience = setting.patience
+        self.long_prompts = setting.long_prompts
         self.horizon_s = None if setting.horizon_s == math.inf else setting.horizon_s
         self.attempts = AttemptTable(
             request=log.request,
@@ -111,6 +117,15 @@ class ServiceRun:
             computed_tokens=log.computed,
             recomputed_tokens=log.recomputed,
             preemptions=log.preemptions,
+            entered_s=_or_nan(log.entered_s, log.sent_s.size),
+        )
+        self.stays = Stays(
+            owner=log.stay_attempt,
+            from_step=log.stay_from,
+            to_step=log.stay_to,
+            ready_step=_first_tokens(log, steps),
+            cached_tokens=log.stay_cached,
+            emitted_tokens=log.stay_emitted,
         )
         offered = int((server.tries > 0).sum())
         self.attempt_counts: IntArray = server.tries[:offered]
@@ -338,3 +353,18 @@ class ServiceRun:
         return np.where(busy, self.step_waiting[step], 0), np.where(
             busy, self.step_running[step], 0
         )
+
+
+def _or_nan(times_s: FloatArray, size: int) -> FloatArray:
+    """Return the times; NaN for all where they were not written down."""
+    return times_s if times_s.size == size else np.full(size, math.nan)
+
+
+def _first_tokens(log: Attempts, steps: Steps) -> SmallArray:
+    """Return the step that brought each stay's first token: of some it is the first decode step."""
+    decoding = np.append(np.flatnonzero(steps.decode_seqs > 0), steps.end_s.size)
+    may_decode = -2 - log.stay_ready
+    first = decoding[np.searchsorted(decoding, np.maximum(may_decode, 0))]
+    until = np.where(log.stay_to < 0, steps.end_s.size, log.stay_to)
+    found = np.where(first < until, first, NEVER)
+    return np.where(may_decode >= 0, found, log.stay_ready).astype(np.int32)

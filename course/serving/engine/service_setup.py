@@ -21,6 +21,9 @@ NO_LIMIT = 2**62
 FIRST_SEATS = 1024
 """Seats there is memory for at first, where more are allowed."""
 
+STAY_COLUMNS = tuple(name for name in Attempts._fields if name.startswith("stay_"))
+"""The columns of `Attempts` that have an entry a stay in a seat, not an attempt."""
+
 _NO_NUMBERS: FloatArray = np.empty(0)
 _NO_COUNTS: IntArray = np.empty(0, dtype=np.int64)
 
@@ -139,6 +142,8 @@ def empty_attempts(terms: Terms, room: int) -> Attempts:
     ranked = room if terms.order in (codes.SJF, codes.PRIORITY) else 0
     patient = room if math.isfinite(min(terms.ttft_s, terms.e2e_s)) else 0
     split = room if terms.split else 0
+    door = room if terms.gated or terms.own_policy else 0
+    stays = room + min(terms.seats, room)
     small, tiny, real = np.int32, np.int8, np.float64
     return Attempts(
         request=np.empty(room, small),
@@ -165,6 +170,8 @@ def empty_attempts(terms: Terms, room: int) -> Attempts:
         rank=np.empty(ranked, real),
         heap=np.empty(ranked, small),
         long_heap=np.empty(min(ranked, split), small),
+        entered_s=np.empty(door, real),
+        **{name: np.empty(stays, small) for name in STAY_COLUMNS},
     )
 
 

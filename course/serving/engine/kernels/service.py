@@ -83,7 +83,8 @@ KV_READ = 29  # (even) tokens that they read in the next step
 SOONEST = 30  # (even) no decoder emits its last token before this tick
 DECODERS = 31  # (even) those who ran before the step in hand
 DECODE = 32  # (even) 1: they decode in the step in hand
-AT_SIZE = 33
+STAYS = 33  # times that somebody took a seat
+AT_SIZE = 34
 
 NEVER = 2**62
 
@@ -585,6 +586,8 @@ def note_attempt(
     log.preemptions[attempt] = 0
     log.high[attempt] = 0
     log.place[attempt] = OUT
+    if terms.gated or terms.own_policy:
+        log.entered_s[attempt] = NAN
 
 
 @compiled(**INLINED)
@@ -734,6 +737,7 @@ def account(log: Attempts, seats: Seats, me: int) -> None:
 def empty_seat(terms: Terms, log: Attempts, seats: Seats, at: IntArray, me: int) -> None:
     """Close a seat's account; its blocks and the seat are free. It stays in the list of running."""
     account(log, seats, me)
+    log.stay_to[seats.stay[me]] = at[STEPS]
     if terms.blocks >= 0:
         at[FREE] += seats.held[me]
     seats.vacant[at[VACANT]] = me
@@ -781,6 +785,7 @@ def open_door(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: 
         attempt = at[HEAD + DOOR]
         unlink(at, log.before, log.after, DOOR, attempt)
         at[OUTSIDE] -= 1
+        log.entered_s[attempt] = now_s
         join(asked, terms, log, server, attempt, now_s)
 
 
@@ -939,6 +944,16 @@ def take_seat(
     seats.begun[me] = cached
     seats.chunk[me] = chunk
     seats.long[me] = is_long
+    stay = at[STAYS]
+    at[STAYS] += 1
+    seats.stay[me] = stay
+    log.stay_attempt[stay] = attempt
+    log.stay_from[stay] = at[STEPS]
+    log.stay_to[stay] = log.stay_ready[stay] = -1
+    if seats.lack[me] == 1 and seats.emitted[me] > 0:
+        log.stay_ready[stay] = -2 - at[STEPS]
+    log.stay_cached[stay] = cached
+    log.stay_emitted[stay] = log.emitted[attempt]
     if terms.blocks >= 0:
         held = blocks_for(cached + chunk, terms.block_size)
         seats.held[me] = held
@@ -1140,8 +1155,13 @@ def settle(
     if terms.blocks >= 0:
         seats.room[me] -= chunk
     seats.lack[me] -= chunk
+    first = log.stay_ready[seats.stay[me]] == -1
     if seats.lack[me] > 0:
+        if first and seats.lack[me] == 1 and seats.emitted[me] > 0:
+            log.stay_ready[seats.stay[me]] = -2 - server.at[STEPS]
         return False
+    if first:
+        log.stay_ready[seats.stay[me]] = server.at[STEPS] - 1
     seats.lack[me] = 1
     seats.known[me] += 1
     emitted = seats.emitted[me] + 1
@@ -1228,11 +1248,12 @@ def end_step(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: f
 
 # ======================================================================================= the loop
 @compiled(**INLINED)
-def has_room(at: IntArray, terms: Terms, steps: Steps, seats: Seats) -> bool:
+def has_room(at: IntArray, terms: Terms, log: Attempts, steps: Steps, seats: Seats) -> bool:
     """Say whether the log can take one more step and the seats everybody who may get one."""
     if at[STEPS] >= len(steps.end_s):
         return False
-    return len(seats.vacant) >= min(terms.seats, at[RUNNING] + at[QUEUED])
+    seated = min(terms.seats, at[RUNNING] + at[QUEUED])
+    return len(seats.vacant) >= seated and len(log.stay_to) - at[STAYS] >= seated
 
 
 @compiled(**OPTIONS)
@@ -1267,7 +1288,7 @@ def run_service(
             if next_s == INF:
                 return DONE
             clock[NOW] = next_s
-        elif not has_room(at, terms, steps, seats):
+        elif not has_room(at, terms, log, steps, seats):
             return FULL
         else:
             plan_step(asked, terms, log, seats, server, limit_s)

@@ -100,6 +100,17 @@ class Attempts(NamedTuple):
     rank: FloatArray  # (not first-come) its key in the order
     heap: SmallArray  # (not first-come) the queue by that key
     long_heap: SmallArray  # (not first-come, long prompts)
+    entered_s: (
+        FloatArray  # (with a door) when it came in; NaN: it never stood outside, or still does
+    )
+    # one entry each time that somebody takes a seat
+    stay_attempt: SmallArray
+    stay_from: SmallArray  # the first step in the seat
+    stay_to: SmallArray  # the first step without it; -1: it is there still
+    stay_ready: SmallArray  # the step that computed all it lacked; -1: none yet;
+    # below: all but one token, which counts as a decode, from the step -2 - this number on
+    stay_cached: SmallArray  # tokens that were in the cache when it sat down
+    stay_emitted: SmallArray  # tokens that it had emitted by then
 
 
 class Steps(NamedTuple):
@@ -130,6 +141,7 @@ class Seats(NamedTuple):
     room: IntArray  # tokens for which those still have room
     chunk: IntArray  # tokens it computes in the step in hand
     long: IntArray  # 1: its prompt is a long one
+    stay: IntArray  # its entry among the stays
 
 
 class Server(NamedTuple):
