@@ -22,12 +22,107 @@ from course.serving._arguments import (
     at_least,
     counts,
     numbers,
+    of_kind,
     same_length,
     times,
     whole,
 )
 
 Seed = int | np.random.SeedSequence | np.random.Generator
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Prefixes:
+    """What the beginnings of prompts have in common, for engines with a prefix cache.
+
+    Made by `hashed` or `groups`. As the engine reads it: `names`, whole numbers from 0 on, of each
+    block of `block_tokens` prompt tokens, those of request i in `names[begin[i] : begin[i + 1]]`;
+    or with `block_tokens` 0 one name a request, for its first `shared` tokens.
+    """
+
+    names: IntArray
+    begin: IntArray
+    shared: IntArray
+    block_tokens: int
+
+    def __init__(
+        self, names: IntArray, begin: IntArray, shared: IntArray, block_tokens: int
+    ) -> None:
+        for name, column in {"names": names, "begin": begin, "shared": shared}.items():
+            column.setflags(write=False)
+            object.__setattr__(self, name, column)
+        object.__setattr__(self, "block_tokens", block_tokens)
+
+    @classmethod
+    def hashed(cls, ids: Sequence[npt.ArrayLike], block_tokens: int = 512) -> Prefixes:
+        """Return the prefixes of a trace: for each request the identities of its prompt's blocks.
+
+        Two prompts begin alike as far as their identities are equal, as `hash_ids` of the
+        Mooncake traces say (their blocks have 512 tokens). The list may stop early: what it does
+        not name is the request's own.
+
+        >>> Prefixes.hashed([[7, 8, 9], [7, 8], []]).names.tolist()
+        [0, 1, 2, 0, 1]
+        """
+        lists = [np.asarray(each, dtype=np.int64).ravel() for each in ids]
+        sizes = [each.size for each in lists]
+        joined = np.concatenate([np.empty(0, np.int64), *lists])
+        return cls(
+            names=np.unique(joined, return_inverse=True)[1].astype(np.int64),
+            begin=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            shared=np.empty(0, dtype=np.int64),
+            block_tokens=whole("block_tokens", block_tokens),
+        )
+
+    @classmethod
+    def groups(cls, group: npt.ArrayLike, shared_tokens: npt.ArrayLike) -> Prefixes:
+        """Return prefixes that are shared by groups, such as one system prompt for each.
+
+        `group`: a whole number a request, -1 for none. `shared_tokens`: how many of its first
+        tokens are the group's, one number a request or one for all.
+
+        >>> Prefixes.groups([0, 0, -1], shared_tokens=1000).shared.tolist()
+        [1000, 1000, 0]
+        """
+        chosen = counts("group", group, low=-1)
+        shared = counts("shared_tokens", np.broadcast_to(shared_tokens, chosen.shape), low=0)
+        return cls(
+            names=np.maximum(chosen, 0),
+            begin=np.empty(0, dtype=np.int64),
+            shared=np.where(chosen < 0, 0, shared),
+            block_tokens=0,
+        )
+
+    def __len__(self) -> int:
+        return int(self.begin.size - 1 if self.block_tokens else self.names.size)
+
+    def rows(self, rows: IntArray) -> Prefixes:
+        """Return those of some requests, in the order asked for.
+
+        >>> Prefixes.hashed([[7, 8], [9]]).rows(np.array([1])).names.tolist()
+        [2]
+        """
+        if not self.block_tokens:
+            return Prefixes(self.names[rows], self.begin, self.shared[rows], 0)
+        sizes = np.diff(self.begin)[rows]
+        begin = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        within = np.arange(int(begin[-1])) - np.repeat(begin[:-1], sizes)
+        names = self.names[np.repeat(self.begin[:-1][rows], sizes) + within]
+        return Prefixes(names, begin, self.shared, self.block_tokens)
+
+    def check(self, prompt_tokens: IntArray) -> None:
+        """Raise ValueError unless there is one entry a request that fits its prompt."""
+        same_length([("prompt_tokens", prompt_tokens.size), ("prefixes", len(self))])
+        if not self.block_tokens:
+            return
+        sizes, most = np.diff(self.begin), -(-prompt_tokens // self.block_tokens)
+        if (sizes > most).any():
+            index = int((sizes > most).argmax())
+            raise ValueError(
+                f"prefixes[{index}] names {sizes[index]} blocks of {self.block_tokens} tokens, but "
+                f"prompt_tokens[{index}]={prompt_tokens[index]} has {most[index]}; leave out the "
+                "names beyond the prompt, or mend block_tokens"
+            )
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -38,7 +133,9 @@ class Workload:
     least 1. Optional, and used only by what says so:
     `predicted_output_tokens` (the order sjf; the true lengths where left out),
     `priority` (the order priority; smaller is more urgent; 0 where left out),
-    `cached_prefix_tokens` (how much of the prompt the prefix cache holds; 0 where left out),
+    `cached_prefix_tokens` (how much of the prompt is found computed, said by hand; 0 where left
+    out),
+    `prefixes` (which prompts begin alike, for engines with a prefix cache; a `Prefixes`),
     `label` (a class such as "chat", for slicing the results).
 
     Raises ValueError that names the argument, the index and the value.
@@ -55,6 +152,7 @@ class Workload:
     priority: FloatArray | None = None
     cached_prefix_tokens: IntArray | None = None
     label: npt.NDArray[np.str_] | None = None
+    prefixes: Prefixes | None = None
 
     def __init__(
         self,
@@ -65,6 +163,7 @@ class Workload:
         priority: npt.ArrayLike | None = None,
         cached_prefix_tokens: npt.ArrayLike | None = None,
         label: npt.ArrayLike | None = None,
+        prefixes: Prefixes | None = None,
     ) -> None:
         columns: dict[str, npt.NDArray[Any]] = {
             "arrival_s": times("arrival_s", arrival_s),
@@ -85,6 +184,10 @@ class Workload:
         same_length([(name, column.size) for name, column in columns.items()])
         for name, column in columns.items():
             object.__setattr__(self, name, column)
+        of_kind("prefixes", prefixes, Prefixes, "Prefixes.groups([0, 0, -1], 1000)")
+        if prefixes is not None:
+            prefixes.check(self.prompt_tokens)
+            object.__setattr__(self, "prefixes", prefixes)
 
     def __len__(self) -> int:
         return int(self.arrival_s.size)
@@ -146,15 +249,29 @@ class Workload:
         1
         """
         end = whole("requests", requests, low=0)
-        return self._with(
-            **{
-                name: column[:end]
-                for name, column in vars(self).items()
-                if isinstance(column, np.ndarray)
-            }
-        )
+        return self._rows(np.arange(min(end, len(self))))
 
-    def _with(self, **columns: npt.NDArray[np.generic]) -> Workload:
+    def sent_at(self, rows: IntArray, arrival_s: FloatArray) -> Workload:
+        """Return the requests `rows`, in that order, sent at other times.
+
+        >>> Workload([0.0, 1.0], [5, 6], [1, 1]).sent_at(np.array([1]), [3.0]).prompt_tokens.item()
+        6
+        """
+        return self._rows(rows)._with(arrival_s=times("arrival_s", arrival_s))
+
+    def _rows(self, rows: IntArray) -> Workload:
+        columns: dict[str, Any] = {
+            name: column[rows]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray)
+        }
+        for column in columns.values():
+            column.setflags(write=False)
+        if self.prefixes is not None:
+            columns["prefixes"] = self.prefixes.rows(rows)
+        return self._with(**columns)
+
+    def _with(self, **columns: Any) -> Workload:
         """Return a copy with clean columns put in, which need no second check."""
         copy: Workload = object.__new__(Workload)
         copy.__dict__.update(self.__dict__)

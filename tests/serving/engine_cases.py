@@ -44,6 +44,11 @@ def config_of(case: dict[str, Any]) -> EngineConfig:
     return EngineConfig(**dials, batching=ways[name](), order=kinds[case.get("order", "fcfs")]())
 
 
+def not_static(work: Workload, config: EngineConfig) -> bool:
+    """Say that the general loop is needed, wherever it can be used."""
+    return config.way.name != "static"
+
+
 def run_of(case: dict[str, Any], **options: Any) -> Run:
     """The fast engine's run of the case."""
     work, config = workload_of(case), config_of(case)

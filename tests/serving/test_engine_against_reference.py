@@ -14,7 +14,7 @@ from course.serving.engine import simulation
 from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases
 from tests.lanes import examples
 from tests.reference_engine import run_case
-from tests.serving.engine_cases import differences, run_of
+from tests.serving.engine_cases import differences, not_static, run_of
 
 EASY = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -70,10 +70,10 @@ def test_victims_by_priority(case: dict[str, Any]) -> None:
 
 @settings(EASY, max_examples=examples(300))
 @given(engine_cases(closed=None))
-def test_the_loop_by_the_rules(case: dict[str, Any]) -> None:
+def test_the_general_loop(case: dict[str, Any]) -> None:
     """Where the quick loop is used otherwise."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "_by_the_rules", lambda rules: True)
+        patch.setattr(simulation, "_needs_the_general_loop", not_static)
         check(case)
 
 

@@ -19,7 +19,7 @@ from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
 from tests.engine_strategies import engine_cases
 from tests.lanes import examples
-from tests.serving.engine_cases import run_of
+from tests.serving.engine_cases import not_static, run_of
 
 COST = LinearStepCost(0.010, 2e-5, 1e-9, 1e-4, 1e-8)
 
@@ -80,21 +80,21 @@ def test_they_agree_exactly_with_costs_that_round() -> None:
 
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(engine_cases(closed=None, batching="continuous"))
-def test_the_quick_loop_is_the_loop_by_the_rules(case: dict[str, Any]) -> None:
+def test_the_quick_loop_is_the_general_loop(case: dict[str, Any]) -> None:
     """The O(1) step is a shortcut; it must end where the request-by-request rules end."""
     quick = facts(run_of(case))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulation, "_by_the_rules", lambda rules: True)
+        patch.setattr(simulation, "_needs_the_general_loop", not_static)
         slow = facts(run_of(case))
     assert quick == slow
 
 
-def test_a_busy_run_is_the_same_by_the_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_run_is_the_same_in_the_general_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of preemptions, thousands of steps: no drift between the two loops."""
     config = EngineConfig(num_kv_blocks=500)
     quick = simulate(busy(2000), COST, config)
     assert quick.preemptions.sum() > 200
-    monkeypatch.setattr(simulation, "_by_the_rules", lambda rules: True)
+    monkeypatch.setattr(simulation, "_needs_the_general_loop", not_static)
     assert facts(quick) == facts(simulate(busy(2000), COST, config))
 
 
@@ -164,5 +164,5 @@ def test_each_loop_is_compiled_once() -> None:
     assert run.summary().itl is not None
     assert run.summary(window=run.window()).itl is not None
     simulate(busy(30).scaled(3.0).first(10), COST)
-    for name in ("run_continuous", "run_batches", "run_by_the_rules", "close_run", "pool_gaps"):
+    for name in ("run_continuous", "run_batches", "close_run", "pool_gaps"):
         assert len(getattr(kernels, name).signatures) <= 1, name

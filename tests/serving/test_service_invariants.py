@@ -186,7 +186,7 @@ def test_compiled_and_plain_agree_to_the_bit(case: dict[str, Any]) -> None:
 
 def test_the_loop_may_stop_anywhere_to_make_room(monkeypatch: Any) -> None:
     """A record that grows in the middle of a burst must not lose or repeat a send."""
-    from course.serving.engine import EngineConfig, Patience, Retry, service
+    from course.serving.engine import EngineConfig, Patience, Retry, general
     from course.serving.pricing.linear import LinearStepCost
     from course.serving.workload import Lognormal, Poisson, draw
 
@@ -204,8 +204,8 @@ def test_the_loop_may_stop_anywhere_to_make_room(monkeypatch: Any) -> None:
         return [getattr(run.attempts, n).tobytes() for n in run.attempts.__dataclass_fields__]
 
     whole = facts()
-    monkeypatch.setattr(service, "_room", lambda used, share: used + 3)
-    monkeypatch.setattr(service, "FIRST_STEPS", 1)
+    monkeypatch.setattr(general, "_room", lambda used, share: used + 3)
+    monkeypatch.setattr(general, "FIRST_STEPS", 1)
     monkeypatch.setattr("course.serving.engine.service_setup.FIRST_SEATS", 1)
     assert facts() == whole
     assert facts(compiled=False) == whole

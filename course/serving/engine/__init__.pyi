@@ -11,6 +11,7 @@ from .clients import Patience as Patience
 from .clients import Retry as Retry
 from .clients import Users as Users
 from .config import EngineConfig as EngineConfig
+from .config import Speculation as Speculation
 from .orders import OrderKey as OrderKey
 from .pools import PoolsRun as PoolsRun
 from .pools import simulate_by_length as simulate_by_length

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from course.serving._arguments import at_least, whole
 
-NAMES = ("continuous", "single", "static", "windowed", "adaptive")
+NAMES = ("continuous", "single", "static", "windowed", "adaptive", "sglang")
 
 
 @dataclass(frozen=True)
 class Batching:
-    """A way to batch: its name, and the batch size or the wait where it has one.
+    """A way to batch: its name, and the batch size, the wait or the reserve where it has one.
 
     Made by the functions of this module, which say what each way does.
     """
@@ -19,6 +19,7 @@ class Batching:
     name: str
     batch_size: int | None = None
     window_s: float | None = None
+    new_token_ratio: float | None = None
 
 
 def continuous() -> Batching:
@@ -48,7 +49,7 @@ def static(batch_size: int, window_s: float | None = None) -> Batching:
     or a negative window.
 
     >>> static(8, window_s=0.1)
-    Batching(name='static', batch_size=8, window_s=0.1)
+    Batching(name='static', batch_size=8, window_s=0.1, new_token_ratio=None)
     """
     return Batching(
         "static",
@@ -80,11 +81,29 @@ def adaptive(window_s: float) -> Batching:
     return Batching("adaptive", window_s=at_least("window_s", window_s))
 
 
+def sglang(new_token_ratio: float = 0.7) -> Batching:
+    """Return SGLang's way: prompts go first and alone, in pieces of the budget, several together.
+
+    Decoding stands still meanwhile. A prompt is admitted where all its answer could still be held
+    beside `new_token_ratio` times what the running answers may still need; where that was too
+    little, the running request with the fewest tokens is retracted to the queue's tail. SGLang
+    lowers its ratio from 0.7 while nobody is retracted; here it stays. Raises ValueError for a
+    ratio outside 0 … 1.
+
+    >>> sglang().new_token_ratio
+    0.7
+    """
+    ratio = at_least("new_token_ratio", new_token_ratio)
+    if ratio > 1:
+        raise ValueError(f"new_token_ratio={new_token_ratio!r} is above 1; give a share of 0 … 1")
+    return Batching("sglang", new_token_ratio=ratio)
+
+
 def as_batching(value: object) -> Batching:
     """Return `value` as a `Batching`; the name alone will do where nothing else is needed.
 
     >>> as_batching("single")
-    Batching(name='single', batch_size=None, window_s=None)
+    Batching(name='single', batch_size=None, window_s=None, new_token_ratio=None)
     >>> as_batching("static")
     Traceback (most recent call last):
     ...
@@ -96,6 +115,8 @@ def as_batching(value: object) -> Batching:
         return continuous()
     if value == "single":
         return single()
+    if value == "sglang":
+        return sglang()
     examples = {"static": "8", "windowed": "0.05", "adaptive": "0.05"}
     if isinstance(value, str) and value in examples:
         raise ValueError(

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from course.serving.engine.kernels import common, steps
+from course.serving.engine.kernels import blocks, common, steps
 from course.serving.engine.orders import OrderKey
 from course.serving.pricing import StepCost, StepFeatures
 
-_OURS = tuple(f"course.serving.engine.kernels.{file}" for file in ("common", "steps", "service"))
+_FILES = ("common", "blocks", "steps", "service")
+_OURS = tuple(f"course.serving.engine.kernels.{file}" for file in _FILES)
 
 
 def plain_loops(cost: StepCost | None = None, order: OrderKey | None = None) -> SimpleNamespace:
@@ -31,7 +32,7 @@ def uncompiled(loops: ModuleType) -> dict[str, Any]:
 
     They look one another up in the result, so that whoever replaces one there replaces it for all.
     """
-    names = vars(common) | vars(loops)
+    names = vars(common) | vars(blocks) | vars(loops)
     for name, value in list(names.items()):
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType) and function.__module__ in _OURS:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, TinyArray, at_least, whole
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.inputs import check_kinds
 from course.serving.engine.run import Run
 from course.serving.engine.service import run_setting
 from course.serving.engine.service_run import ServiceRun
 from course.serving.engine.service_setup import checked_setting
-from course.serving.engine.simulation import _check_kinds, simulate
+from course.serving.engine.simulation import simulate
 from course.serving.pricing import StepCost
 from course.serving.requests import SLO, BoolArray, RequestTable, Status, Summary, Window, metrics
 from course.serving.workload import Workload
@@ -216,7 +217,7 @@ def simulate_pools(
     horizon = math.inf if horizon_s is None else at_least("horizon_s", horizon_s)
     setting = checked_setting(then_config, None, None, None, None, None, 0, horizon)
     second = run_setting(
-        _rows_of(replace(work, predicted_output_tokens=guess), rows, transferred_s[rows]),
+        replace(work, predicted_output_tokens=guess).sent_at(rows, transferred_s[rows]),
         then_cost,
         replace(setting, handed=True),
         compiled,
@@ -248,7 +249,7 @@ def simulate_by_length(
     is_long: BoolArray = np.asarray(work.prompt_tokens > limit)
     runs = []
     for (cost, config), chosen in zip(engines, (~is_long, is_long), strict=True):
-        part = _rows_of(work, np.flatnonzero(chosen), work.arrival_s[chosen])
+        part = work.sent_at(np.flatnonzero(chosen), work.arrival_s[chosen])
         runs.append(simulate(part, cost, config, horizon_s=horizon_s, compiled=compiled))
     return LengthRun(work, runs[0], runs[1], is_long)
 
@@ -257,15 +258,5 @@ def _checked_pool(name: str, pool: object, work: Workload) -> Pool:
     if not isinstance(pool, tuple) or len(pool) != 2:
         raise ValueError(f"{name}={pool!r} is no engine; give (cost, config)")
     cost, config = pool
-    _check_kinds(work, cost, config)
+    check_kinds(work, cost, config)
     return cost, config
-
-
-def _rows_of(work: Workload, rows: IntArray, arrival_s: FloatArray) -> Workload:
-    """Return some rows of a workload, which arrive at other times."""
-    columns: dict[str, Any] = {
-        name: None if column is None else column[rows]
-        for name, column in vars(work).items()
-        if name != "arrival_s"
-    }
-    return Workload(arrival_s=arrival_s, **columns)

@@ -6,9 +6,10 @@ table of interruptions says otherwise, so the ends of the steps are enough.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ import numpy.typing as npt
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray, whole
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.gaps import PooledGaps, pooled_gaps
-from course.serving.engine.kernels.state import Log, Rules, Users, Work
+from course.serving.engine.kernels.service_state import Bursts
+from course.serving.engine.kernels.state import Log
 from course.serving.engine.stays import NEVER, Stays, step_starts_s
 from course.serving.pricing import StepCost
 from course.serving.requests import (
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Span = tuple[int, str, float, float]
+
+
+class Packing(NamedTuple):
+    """How a step's three counts stand in one word: prefill tokens, decode sequences, KV blocks."""
+
+    limited: bool  # the blocks are counted
+    decode_shift: int
+    prefill_shift: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,35 +76,40 @@ class Run:
         work: Workload,
         cost: StepCost,
         config: EngineConfig,
-        horizon_s: float | None,
-        rules: Rules,
-        users: Users,
+        horizon_s: float,
         log: Log,
-        state: Work,
+        packing: Packing,
+        *,
+        arrival_s: FloatArray | None = None,
+        user: IntArray | None = None,
+        batch: SmallArray | None = None,
+        bursts: Bursts | None = None,
+        stays: Stays | None = None,
+        prefix_hit_tokens: SmallArray | None = None,
+        recovered_tokens: SmallArray | None = None,
     ) -> None:
-        from course.serving.engine.kernels import steps as k
-
-        offered = int(state.at[k.SENT])
-        closed = users.next_s.size > 0
         self.work = work
         self.cost = cost
         self.config = config
-        self.horizon_s = horizon_s
-        self._rules = rules
+        self.horizon_s = None if horizon_s == math.inf else horizon_s
         self._log = log
-        self.arrival_s: FloatArray = users.sent_s[:offered] if closed else work.arrival_s[:offered]
-        self.user: IntArray | None = users.owner[:offered] if closed else None
-        self.status: TinyArray = log.status[:offered]
-        self.scheduled_s: FloatArray = log.scheduled_s[:offered]
-        self.first_token_s: FloatArray = log.first_token_s[:offered]
-        self.finish_s: FloatArray = log.finish_s[:offered]
-        self.preemptions: SmallArray = log.preemptions[:offered]
-        self.emitted_tokens: SmallArray = log.tokens[:offered]
+        self._packing = packing
+        self._bursts = bursts
+        offered = log.status.size
+        self.arrival_s: FloatArray = work.arrival_s[:offered] if arrival_s is None else arrival_s
+        self.user = user
+        self.status: TinyArray = log.status
+        self.scheduled_s: FloatArray = log.scheduled_s
+        self.first_token_s: FloatArray = log.first_token_s
+        self.finish_s: FloatArray = log.finish_s
+        self.preemptions: SmallArray = log.preemptions
+        self.emitted_tokens: SmallArray = log.tokens
         self.step_end_s: FloatArray = log.step_end_s
-        self.batch: SmallArray | None = None
-        if rules.batching == k.STATIC:
-            # -1: never taken into a batch
-            self.batch = np.maximum(k.FIRST_BATCH - state.mark[:offered], -1)
+        self.batch = batch
+        if stays is not None:
+            self.stays = stays
+        if prefix_hit_tokens is not None and recovered_tokens is not None:
+            self.prefix_hit_tokens, self.recovered_tokens = prefix_hit_tokens, recovered_tokens
 
     def __len__(self) -> int:
         return int(self.status.size)
@@ -113,25 +128,25 @@ class Run:
     @property
     def step_prefill_tokens(self) -> IntArray:
         """Prompt tokens computed in each step, recomputed ones included."""
-        return self._log.step_work >> self._rules.prefill_shift
+        return self._log.step_work >> self._packing.prefill_shift
 
     @property
     def step_decode_seqs(self) -> IntArray:
         """Sequences that decoded in each step (slots that count as such, in a static batch)."""
-        width = self._rules.prefill_shift - self._rules.decode_shift
-        return (self._log.step_work >> self._rules.decode_shift) & ((1 << width) - 1)
+        width = self._packing.prefill_shift - self._packing.decode_shift
+        return (self._log.step_work >> self._packing.decode_shift) & ((1 << width) - 1)
 
     @property
     def step_kv_blocks(self) -> IntArray | None:
         """KV blocks held during each step; None where they are not limited."""
-        if self._rules.blocks < 0:
+        if not self._packing.limited:
             return None
-        return self._log.step_work & ((1 << self._rules.decode_shift) - 1)
+        return self._log.step_work & ((1 << self._packing.decode_shift) - 1)
 
     @property
     def decode_mask(self) -> int:
         """The bits of a step's logged word that say how many decoded."""
-        return (1 << self._rules.prefill_shift) - (1 << self._rules.decode_shift)
+        return (1 << self._packing.prefill_shift) - (1 << self._packing.decode_shift)
 
     @cached_property
     def step_start_s(self) -> FloatArray:
@@ -166,14 +181,6 @@ class Run:
         first, last = np.searchsorted(requests, [request, request + 1])
         return self._log.gaps[order[first:last]]
 
-    def prefix_hit_tokens(self, request: int) -> int:
-        """Return the prompt tokens that were cached when a request was first scheduled."""
-        cached = self.work.cached_prefix_tokens
-        if cached is None:
-            return 0
-        size = self._rules.block_size
-        return int(min(cached[request], self.work.prompt_tokens[request] - 1)) // size * size
-
     def token_steps(self, request: int) -> IntArray:
         """Return the number of the step that brought each of a request's output tokens.
 
@@ -184,6 +191,9 @@ class Run:
         index = whole("request", request, low=0)
         if index >= len(self):
             raise ValueError(f"request={request} was not offered; give 0 … {len(self) - 1}")
+        if self._bursts is not None:
+            rows = np.flatnonzero(self._bursts.attempt == index)
+            return np.repeat(self._bursts.step[rows], self._bursts.tokens[rows]).astype(np.int64)
         order, requests = self._gap_rows
         first, last = np.searchsorted(requests, [index, index + 1])
         steps = np.empty(int(self.emitted_tokens[index]), dtype=np.int64)
@@ -197,11 +207,45 @@ class Run:
     def pooled_gaps(self, chosen: npt.NDArray[np.bool_]) -> PooledGaps:
         """Return every gap between neighbouring tokens of the `chosen` requests, in seconds."""
         without = int((self.emitted_tokens[chosen] < 2).sum())
+        if self._bursts is not None:
+            gaps = self._gaps_of_bursts(chosen, self._bursts)
+            return PooledGaps(gaps, np.ones(gaps.size, dtype=np.int32), without)
         return pooled_gaps(self._log, self.decode_mask, self._gap_rows[0], chosen, without)
+
+    def _gaps_of_bursts(self, chosen: npt.NDArray[np.bool_], bursts: Bursts) -> FloatArray:
+        """Return the gaps between neighbouring tokens where several may come in a step."""
+        rows = np.argsort(bursts.attempt, kind="stable")
+        rows = rows[chosen[bursts.attempt[rows]]]
+        owner = np.repeat(bursts.attempt[rows], bursts.tokens[rows])
+        times_s = np.repeat(self.step_end_s[bursts.step[rows]], bursts.tokens[rows])
+        gaps: FloatArray = np.diff(times_s)[owner[1:] == owner[:-1]]
+        return gaps
 
     def itl_s(self) -> FloatArray:
         """Return every gap between neighbouring tokens of the finished requests, smallest first."""
         return self.pooled_gaps(self.status == metrics.Status.FINISHED).ordered
+
+    # ------------------------------------------------------------------------------ prefix cache
+    @cached_property
+    def prefix_hit_tokens(self) -> SmallArray:
+        """Tokens of each prompt found computed at its first admission, in the cache or by hand."""
+        cached, size = self.work.cached_prefix_tokens, self.config.block_size
+        if cached is None:
+            return np.zeros(len(self), dtype=np.int32)
+        known = np.minimum(cached, self.work.prompt_tokens - 1)[: len(self)] // size * size
+        return np.where(np.isnan(self.scheduled_s), 0, known).astype(np.int32)
+
+    @cached_property
+    def recovered_tokens(self) -> SmallArray:
+        """Tokens that each request found again in the cache when it came back from preemption."""
+        return np.zeros(len(self), dtype=np.int32)
+
+    @property
+    def prefix_hit_share(self) -> float | None:
+        """Hits / prompt tokens, of the requests that were scheduled; None where none was."""
+        begun = ~np.isnan(self.scheduled_s)
+        tokens = int(self.work.prompt_tokens[: len(self)][begun].sum())
+        return int(self.prefix_hit_tokens[begun].sum()) / tokens if tokens else None
 
     # ----------------------------------------------------------------------------------- metrics
     @cached_property
@@ -339,7 +383,7 @@ def _stays(run: Run, request: int) -> list[tuple[int, int, int, int, int, int]]:
     if (lost[0][k.GAP_TOKENS] if lost else run.emitted_tokens[request]) > 0:
         ready = int(np.searchsorted(run.step_end_s, run.first_token_s[request]))
     rows = []
-    emitted, cached = 0, run.prefix_hit_tokens(request)
+    emitted, cached = 0, int(run.prefix_hit_tokens[request])
     for row in lost:
         rows.append((request, begun, row[k.GAP_LOST], ready, cached, emitted))
         begun, ready = row[k.GAP_BACK], row[k.GAP_RESUMED]

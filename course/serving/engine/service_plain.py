@@ -37,7 +37,9 @@ def plain_service(
     if order is not None:
         names["custom_key"] = _keyed_by(order)
     if isinstance(setting.admission, PythonAdmission):
-        names["custom_verdict"] = _judged_by(work, setting.admission, setting.patience)
+        names["custom_verdict"] = _judged_by(
+            work, setting.admission, setting.patience, setting.config.front_end_s
+        )
     return SimpleNamespace(**names)
 
 
@@ -56,7 +58,7 @@ _VERDICTS = {verdict.name.lower(): int(verdict) for verdict in Verdict}
 
 
 def _judged_by(
-    work: Workload, admission: PythonAdmission, patience: Patience | None
+    work: Workload, admission: PythonAdmission, patience: Patience | None, front_end_s: float
 ) -> Callable[..., int]:
     policy = admission.admit
     name = getattr(policy, "__name__", repr(policy))
@@ -69,19 +71,20 @@ def _judged_by(
     first_limit_s = limits.first_token_limit_s()
 
     def custom_verdict(now_s: float, *facts: Any) -> int:
-        row, attempt, first_sent_s = facts[-3:]
+        row, attempt, first_joined_s = facts[-3:]
+        sent_s = now_s - front_end_s
         request = ArrivingRequest(
             index=row,
             attempt=attempt,
             arrival_s=now_s,
-            first_sent_s=first_sent_s,
+            first_sent_s=first_joined_s - front_end_s,
             prompt_tokens=prompts[row],
             predicted_output_tokens=guesses[row],
             priority=priorities[row],
             tenant=tenants[row],
             patience=patience,
-            first_token_deadline_s=now_s + first_limit_s,
-            end_deadline_s=now_s + limits.end_limit_s(outputs[row]),
+            first_token_deadline_s=sent_s + first_limit_s,
+            end_deadline_s=sent_s + limits.end_limit_s(outputs[row]),
         )
         state = ServerState(now_s, *facts[:-3])
         try:

@@ -15,8 +15,8 @@ import numpy as np
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray, TinyArray, at_least
 from course.serving.engine.admission import Verdict
-from course.serving.engine.kernels.service_state import Attempts, Server, Steps
-from course.serving.engine.stays import NEVER, Stays
+from course.serving.engine.service_setup import later
+from course.serving.engine.stays import Stays
 from course.serving.pricing import StepCost
 from course.serving.requests import SLO, BoolArray, RequestTable, Status, Summary, Window, metrics
 from course.serving.workload import Workload
@@ -24,6 +24,7 @@ from course.serving.workload import Workload
 if TYPE_CHECKING:
     import pandas as pd
 
+    from course.serving.engine.general import Found
     from course.serving.engine.service_setup import Setting
 
 
@@ -36,8 +37,9 @@ class AttemptTable:
     NaN unless the client was still there. `end_s`: finish, refusal or giving up. `output_tokens`:
     asked for, after degrading; `emitted_tokens`: made by the server, into the void or not.
     `computed_tokens`: prefill, recompute and decode; `recomputed_tokens`: of those, the ones that
-    it had had before a preemption. `preemptions`. `entered_s`: when it came in from outside the
-    door; NaN if it never stood there, or still does.
+    it had had before a preemption. `preemptions`. `prefix_hit_tokens`: found in the prefix cache at
+    the first admission; `recovered_tokens`: at later ones. `entered_s`: when it came in from
+    outside the door; NaN if it never stood there, or still does.
     """
 
     request: SmallArray
@@ -53,6 +55,8 @@ class AttemptTable:
     computed_tokens: IntArray
     recomputed_tokens: IntArray
     preemptions: SmallArray
+    prefix_hit_tokens: SmallArray
+    recovered_tokens: SmallArray
     entered_s: FloatArray
 
     def __len__(self) -> int:
@@ -93,10 +97,10 @@ class ServiceRun:
         work: Workload,
         cost: StepCost,
         setting: Setting,
-        log: Attempts,
-        steps: Steps,
-        server: Server,
+        found: Found,
     ) -> None:
+        log, steps, server = found.attempts, found.steps, found.server
+        delay_s = setting.config.front_end_s
         self.work = work
         self.cost = cost
         self.config = setting.config
@@ -106,7 +110,7 @@ class ServiceRun:
         self.attempts = AttemptTable(
             request=log.request,
             attempt=log.number,
-            sent_s=log.sent_s,
+            sent_s=later(log.sent_s, -delay_s),
             verdict=log.verdict,
             status=log.status,
             scheduled_s=log.scheduled_s,
@@ -117,19 +121,14 @@ class ServiceRun:
             computed_tokens=log.computed,
             recomputed_tokens=log.recomputed,
             preemptions=log.preemptions,
+            prefix_hit_tokens=log.hit if log.hit.size else np.zeros(log.status.size, np.int32),
+            recovered_tokens=log.recovered if log.hit.size else np.zeros(log.status.size, np.int32),
             entered_s=_or_nan(log.entered_s, log.sent_s.size),
         )
-        self.stays = Stays(
-            owner=log.stay_attempt,
-            from_step=log.stay_from,
-            to_step=log.stay_to,
-            ready_step=_first_tokens(log, steps),
-            cached_tokens=log.stay_cached,
-            emitted_tokens=log.stay_emitted,
-        )
+        self.stays = Stays.of_attempts(log, steps)
         offered = int((server.tries > 0).sum())
         self.attempt_counts: IntArray = server.tries[:offered]
-        self.first_sent_s: FloatArray = server.first_s[:offered]
+        self.first_sent_s: FloatArray = later(server.first_s[:offered], -delay_s)
         self.user: IntArray | None = server.owner[:offered] if setting.users else None
         # the last attempt of each: of several entries for one place, the last stays
         self.last_attempt: IntArray = np.zeros(offered, dtype=np.int64)
@@ -358,13 +357,3 @@ class ServiceRun:
 def _or_nan(times_s: FloatArray, size: int) -> FloatArray:
     """Return the times; NaN for all where they were not written down."""
     return times_s if times_s.size == size else np.full(size, math.nan)
-
-
-def _first_tokens(log: Attempts, steps: Steps) -> SmallArray:
-    """Return the step that brought each stay's first token: of some it is the first decode step."""
-    decoding = np.append(np.flatnonzero(steps.decode_seqs > 0), steps.end_s.size)
-    may_decode = -2 - log.stay_ready
-    first = decoding[np.searchsorted(decoding, np.maximum(may_decode, 0))]
-    until = np.where(log.stay_to < 0, steps.end_s.size, log.stay_to)
-    found = np.where(first < until, first, NEVER)
-    return np.where(may_decode >= 0, found, log.stay_ready).astype(np.int32)

@@ -13,7 +13,17 @@ from course.serving.engine.clients import MOST_DOUBLINGS, Patience, Retry, Users
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.kernels import codes
 from course.serving.engine.kernels import service as k
-from course.serving.engine.kernels.service_state import Asked, Attempts, Seats, Server, Steps, Terms
+from course.serving.engine.kernels.service_state import (
+    Asked,
+    Attempts,
+    Bursts,
+    Gaps,
+    Pool,
+    Seats,
+    Server,
+    Steps,
+    Terms,
+)
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
 from course.serving.workload import Workload
 
@@ -41,24 +51,37 @@ class Setting:
     seed: int
     horizon_s: float
     handed: bool = False  # prompts come computed, with one token emitted
+    starts_s: FloatArray | None = None  # (closed) instead of what `users` would draw
+    think_s: FloatArray | None = None  # (closed) by request, instead of `users.think_s`
 
 
 def asked_of(work: Workload, setting: Setting) -> Asked:
     """Return the workload's columns; tenants are numbered where there are buckets."""
     cached, guess, value = work.cached_prefix_tokens, work.predicted_output_tokens, work.priority
+    delay_s = setting.config.front_end_s
+    prefixes = work.prefixes if setting.config.enable_prefix_caching else None
     asked = Asked(
-        arrival_s=_NO_NUMBERS if setting.users else work.arrival_s,
+        arrival_s=_NO_NUMBERS if setting.users else later(work.arrival_s, delay_s),
         prompt=work.prompt_tokens,
         output=work.output_tokens,
         cached=_NO_COUNTS if cached is None else cached,
         guess=work.output_tokens if guess is None else guess,
         value=_NO_NUMBERS if value is None else value,
         tenant=tenant_numbers(work if _buckets(setting.admission) else work.first(0)),
+        think_s=_NO_NUMBERS if setting.think_s is None else setting.think_s + delay_s,
+        names=_NO_COUNTS if prefixes is None else prefixes.names,
+        name_begin=_NO_COUNTS if prefixes is None else prefixes.begin,
+        shared=_NO_COUNTS if prefixes is None else prefixes.shared,
     )
     for column in asked:
         # an array that may be written to is of another type, for which all would be compiled anew
         column.setflags(write=False)
     return asked
+
+
+def later(times_s: FloatArray, delay_s: float) -> FloatArray:
+    """Return the times, so much later; the array itself where that is nothing."""
+    return times_s + delay_s if delay_s else times_s
 
 
 def tenant_numbers(work: Workload) -> SmallArray:
@@ -81,32 +104,37 @@ def terms_of(setting: Setting, cost_code: int, work: Workload) -> Terms:
     retry, long = setting.retry, setting.long_prompts
     gate = setting.admission if isinstance(setting.admission, Admission) else Admission()
     endless = retry.attempts is None and setting.horizon_s == math.inf
+    way, speculation, delay_s = config.way, config.speculation, config.front_end_s
+    limited = config.num_kv_blocks is not None
+    # a larger one holds nobody's more, and costs memory; but names go by blocks
+    block_size = config.block_size
+    if not config.enable_prefix_caching:
+        block_size = min(block_size, longest + 1)
     by_order = {FirstCome: codes.FCFS, ShortestFirst: codes.SJF, MostUrgent: codes.PRIORITY}
     return Terms(
         seats=1 if config.way.name == "single" else config.max_num_seqs,
         budget=config.max_num_batched_tokens,
         chunked=config.enable_chunked_prefill,
         blocks=-1 if config.num_kv_blocks is None else config.num_kv_blocks,
-        # a larger one holds nobody's more, and costs memory
-        block_size=min(config.block_size, longest + 1),
+        block_size=block_size,
         order=by_order.get(type(order), codes.CUSTOM),
         cost=cost_code,
         horizon_s=setting.horizon_s,
         max_wait_s=_or_inf(getattr(order, "max_wait_s", None)),
         ageing_s=_or_inf(getattr(order, "ageing_s", None)),
-        ttft_s=_or_inf(patience.ttft_s),
-        e2e_s=_or_inf(patience.e2e_s),
+        ttft_s=_or_inf(patience.ttft_s) - delay_s,
+        e2e_s=_or_inf(patience.e2e_s) - delay_s,
         e2e_per_token_s=patience.e2e_per_output_token_s,
         noticed=bool(patience.noticed),
         attempts=NO_LIMIT if retry.attempts is None else retry.attempts,
         delay_s=retry.delay_s,
         jitter=retry.jitter,
-        round_trip_s=retry.round_trip_s,
+        round_trip_s=retry.round_trip_s + delay_s,
         budget_share=-1.0 if retry.budget_share is None else retry.budget_share,
         budget_burst=retry.budget_burst,
         seed=setting.seed,
         closed=setting.users is not None,
-        think_s=setting.users.think_s if setting.users else 0.0,
+        think_s=(setting.users.think_s if setting.users else 0.0) + delay_s,
         fruitless=min(10_000 + 100 * requests, 2_000_000) if endless else -1,
         own_policy=isinstance(setting.admission, PythonAdmission),
         most_waiting=_or_none(gate.max_waiting_requests),
@@ -126,7 +154,46 @@ def terms_of(setting: Setting, cost_code: int, work: Workload) -> Terms:
         long_running=(long.max_running if long else None) or NO_LIMIT,
         long_wait_s=_or_inf(long.max_wait_s if long else None),
         handed=setting.handed,
+        whole_fits=config.scheduler_reserve_full_isl,
+        kept_blocks=config.kept_blocks,
+        asynchronous=config.async_scheduling,
+        alone=way.name == "sglang",
+        token_ratio=way.new_token_ratio or 0.0,
+        drafts=speculation.num_speculative_tokens if speculation else 0,
+        acceptance=speculation.acceptance if speculation else 0.0,
+        draft_seed=speculation.seed if speculation else 0,
+        window_s=-1.0 if way.name not in ("windowed", "adaptive") else way.window_s or 0.0,
+        adaptive=way.name == "adaptive",
+        company=config.max_num_seqs,
+        caching=config.enable_prefix_caching,
+        name_tokens=_name_tokens(work, config),
+        table_shift=62 - _table_bits(config) if config.enable_prefix_caching else 0,
+        width=-(-longest // block_size),
+        logged=limited or not config.enable_chunked_prefill or speculation is not None,
     )
+
+
+def _name_tokens(work: Workload, config: EngineConfig) -> int:
+    """Return the tokens that a block's name stands for; 0 where there are no names by block."""
+    if not config.enable_prefix_caching:
+        return 0
+    if work.cached_prefix_tokens is not None:
+        raise ValueError(
+            "work.cached_prefix_tokens says by hand what enable_prefix_caching=True would find; "
+            "give Workload.prefixes instead, or switch the cache off"
+        )
+    tokens = work.prefixes.block_tokens if work.prefixes else 0
+    if tokens % config.block_size:
+        raise ValueError(
+            f"block_size={config.block_size} does not divide the {tokens} tokens that each of "
+            "work.prefixes stands for; give a size that does, as 16"
+        )
+    return tokens
+
+
+def _table_bits(config: EngineConfig) -> int:
+    """Return the size of the table of names: at most half of it is in use."""
+    return max((2 * (config.num_kv_blocks or 1)).bit_length(), 4)
 
 
 def _or_inf(value: float | None) -> float:
@@ -171,7 +238,39 @@ def empty_attempts(terms: Terms, room: int) -> Attempts:
         heap=np.empty(ranked, small),
         long_heap=np.empty(min(ranked, split), small),
         entered_s=np.empty(door, real),
+        first_step=np.empty(room, small),
+        gap=np.empty(room if terms.logged else 0, small),
+        hit=np.empty(room if terms.caching else 0, small),
+        recovered=np.empty(room if terms.caching else 0, small),
         **{name: np.empty(stays, small) for name in STAY_COLUMNS},
+    )
+
+
+def empty_gaps(terms: Terms) -> Gaps:
+    """Return the table of gaps with room for the first few."""
+    room = 256 if terms.logged else 0
+    return Gaps(*(np.empty(room, np.int32) for _ in Gaps._fields))
+
+
+def empty_bursts(terms: Terms, room: int) -> Bursts:
+    """Return the table of bursts with room for so many."""
+    room = room if terms.drafts > 0 else 0
+    return Bursts(*(np.empty(room, np.int32) for _ in Bursts._fields))
+
+
+def new_pool(terms: Terms, config: EngineConfig) -> Pool:
+    """Return the blocks, all free in the order of their numbers."""
+    blocks = terms.blocks if terms.caching else 0
+    small = np.int32
+    return Pool(
+        ends=np.array([0, blocks - 1, blocks], dtype=np.int64),
+        holders=np.zeros(blocks, small),
+        name=np.full(blocks, -1, dtype=np.int64),
+        ahead=np.arange(-1, blocks - 1).astype(small),
+        behind=np.append(np.arange(1, blocks), -1)[:blocks].astype(small),
+        table=np.full(2 ** _table_bits(config) if blocks else 0, -1, dtype=small),
+        found=np.empty(terms.width if blocks else 0, dtype=np.int64),
+        row=np.empty(min(terms.seats, FIRST_SEATS) * terms.width if blocks else 0, small),
     )
 
 
@@ -201,16 +300,21 @@ def new_server(asked: Asked, terms: Terms, setting: Setting) -> Server:
     requests = asked.prompt.size
     at = np.zeros(k.AT_SIZE, dtype=np.int64)
     at[k.FREE] = max(terms.blocks, 0)
-    at[k.EVEN] = 1
+    at[k.EVEN] = 0 if terms.caching or terms.drafts else 1
     at[k.SOONEST] = k.NEVER
+    at[k.PARTIAL] = -1
+    at[k.IDLE] = 1
     at[k.VACANT] = min(terms.seats, FIRST_SEATS)
-    at[k.HEAD : k.HEAD + 3] = at[k.TAIL : k.TAIL + 3] = -1
+    at[k.HEAD : k.HEAD + 4] = at[k.TAIL : k.TAIL + 4] = -1
     clock = np.zeros(k.CLOCK_SIZE)
     clock[k.BUCKET] = terms.budget_burst
     tenants = int(asked.tenant.max()) + 1 if asked.tenant.size else 0
     next_s, sends = np.empty(requests), np.empty(requests, dtype=np.int64)
     if setting.users is not None:
         next_s = _starts(setting.users, setting.seed)
+        if setting.starts_s is not None:
+            next_s = setting.starts_s
+        next_s = next_s + setting.config.front_end_s
         sends = np.lexsort((np.arange(next_s.size), next_s)).astype(np.int64)
         at[k.PENDING] = next_s.size
     owners = requests if terms.closed else 0
@@ -247,10 +351,14 @@ def checked_setting(
     horizon_s: float,
 ) -> Setting:
     """Return the setting; raise ValueError for what is not of its kind."""
-    if config.way.name not in ("continuous", "single"):
+    if config.way.name not in ("continuous", "single", "sglang"):
         raise ValueError(
             f"batching={config.way.name!r} is not known to simulate_service; its clients and gate "
-            'go with "continuous" or "single"'
+            'go with "continuous", "single" or "sglang"'
+        )
+    if config.way.name == "sglang" and long_prompts is not None:
+        raise ValueError(
+            "long_prompts does not go with modes.sglang, which has one queue; leave one of them out"
         )
     for name, value, kind in (
         ("patience", patience, Patience),
@@ -260,6 +368,7 @@ def checked_setting(
     ):
         if value is not None and not isinstance(value, kind):
             raise ValueError(f"{name}={value!r} is no {kind.__name__}; give one, or None")
+    _check_patience(patience, config.front_end_s)
     if callable(admission):
         admission = PythonAdmission(admission)
     if admission is None:
@@ -278,3 +387,14 @@ def checked_setting(
         seed=whole("seed", seed, low=0),
         horizon_s=horizon_s,
     )
+
+
+def _check_patience(patience: object, front_end_s: float) -> None:
+    """Raise ValueError for clients who would have gone before their request reached the queue."""
+    for name in ("ttft_s", "e2e_s"):
+        limit_s = getattr(patience, name, None)
+        if limit_s is not None and limit_s <= front_end_s:
+            raise ValueError(
+                f"patience.{name}={limit_s!r} is not above front_end_s={front_end_s!r}: nobody "
+                "would wait until the queue is reached; make the one larger or the other smaller"
+            )

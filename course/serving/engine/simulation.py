@@ -15,12 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, at_least, numbers, same_length, whole
+from course.serving.engine.admission import Admission
+from course.serving.engine.clients import Retry
+from course.serving.engine.clients import Users as ServiceUsers
 from course.serving.engine.config import EngineConfig
+from course.serving.engine.general import found_by_loop, packed_log
+from course.serving.engine.inputs import check_kinds, kernel_form, price_of, unpriced_step
 from course.serving.engine.kernels import codes
 from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
-from course.serving.engine.run import Run
-from course.serving.pricing import COEFFICIENTS, KernelCost, StepCost, StepFeatures
+from course.serving.engine.run import Packing, Run
+from course.serving.engine.service_setup import Setting, later
+from course.serving.engine.stays import Stays
+from course.serving.pricing import KernelCost, StepCost, StepFeatures
 from course.serving.workload import Seed, Workload
 
 _NO_NUMBERS: FloatArray = np.empty(0)
@@ -91,7 +98,7 @@ def simulate_closed(
     [0.0, 2.5, 5.0]
     """
     number = whole("users", users)
-    _check_kinds(work, cost, config or EngineConfig())
+    check_kinds(work, cost, config or EngineConfig())
     starts_s = _starts(number, ramp_s, seed, start_s)
     clients = Users(
         next_s=starts_s,
@@ -148,55 +155,133 @@ def _run(
     compiled: bool,
     progress: bool,
 ) -> Run:
-    _check_kinds(work, cost, config)
-    load = _load(work, clients is None)
+    check_kinds(work, cost, config)
     horizon = math.inf if horizon_s is None else at_least("horizon_s", horizon_s)
-    form = _kernel_form(cost)
+    if _needs_the_general_loop(work, config):
+        return _run_generally(work, clients, cost, config, horizon, compiled)
+    form = kernel_form(cost)
+    delay_s = config.front_end_s
+    load = _load(work, clients is None, delay_s)
     rules = _rules(work, clients is None, config, form, horizon)
     loops = _choose(rules, cost, config, compiled and form is not None)
     users = clients or Users(
         np.empty(0), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.int64)
     )
+    users = users._replace(next_s=users.next_s + delay_s, think_s=later(users.think_s, delay_s))
     state = _work(rules, users, len(work))
-    coefficients = form.coefficients if form else ()
-    price = coefficients + (0.0,) * (max(COEFFICIENTS.values()) - len(coefficients))
-    log = _run_to_end(loops, state, load, users, rules, price, cost, progress)
-    return Run(work, cost, config, horizon_s, rules, users, log, state)
+    log = _run_to_end(loops, state, load, users, rules, price_of(form), cost, progress)
+    return _read(work, cost, config, horizon, rules, users, log, state)
 
 
-def _check_kinds(work: object, cost: object, config: object) -> None:
-    """Raise ValueError unless the three are what they are taken for."""
-    if not isinstance(work, Workload):
-        raise ValueError(f"work={work!r} is not a Workload; make one, as Workload([0.0], [9], [2])")
-    if not callable(getattr(cost, "step_seconds", None)):
-        raise ValueError(f"cost={cost!r} has no step_seconds(features); give a LinearStepCost")
-    if not isinstance(config, EngineConfig):
-        raise ValueError(f"config={config!r} is not an EngineConfig; make one, as EngineConfig()")
+def _read(
+    work: Workload,
+    cost: StepCost,
+    config: EngineConfig,
+    horizon_s: float,
+    rules: Rules,
+    users: Users,
+    log: Log,
+    state: Work,
+) -> Run:
+    """Return the run that a fast loop wrote down."""
+    from course.serving.engine.kernels import steps as k
+
+    offered = int(state.at[k.SENT])
+    closed = users.next_s.size > 0
+    batch = None
+    if rules.batching == k.STATIC:
+        # -1: never taken into a batch
+        batch = np.maximum(k.FIRST_BATCH - state.mark[:offered], -1)
+    return Run(
+        work,
+        cost,
+        config,
+        horizon_s,
+        log._replace(
+            scheduled_s=log.scheduled_s[:offered],
+            first_token_s=log.first_token_s[:offered],
+            finish_s=log.finish_s[:offered],
+            status=log.status[:offered],
+            preemptions=log.preemptions[:offered],
+            first_step=log.first_step[:offered],
+            tokens=log.tokens[:offered],
+        ),
+        Packing(rules.blocks >= 0, rules.decode_shift, rules.prefill_shift),
+        arrival_s=later(users.sent_s, -config.front_end_s)[:offered] if closed else None,
+        user=users.owner[:offered] if closed else None,
+        batch=batch,
+    )
 
 
-def _kernel_form(cost: StepCost) -> KernelCost | None:
-    """Return the cost as the compiled loops know it; None for a caller's own."""
-    kernel_form = getattr(cost, "kernel_form", None)
-    if not callable(kernel_form):
-        return None
-    form: KernelCost = kernel_form()
-    length = COEFFICIENTS.get(form.code)
-    if length != len(form.coefficients):
-        raise ValueError(
-            f"cost={cost!r} has kernel_form() {form!r}, which the loops do not know (they know "
-            f"code: coefficients {COEFFICIENTS}); leave kernel_form out to run step_seconds itself"
-        )
-    return form
+def _needs_the_general_loop(work: Workload, config: EngineConfig) -> bool:
+    """Say whether running requests must be looked at one by one.
+
+    They must where not all of them move on by one token together; where some may stand still
+    (whole prompts can fill more seats than the budget lets decode); where a victim of preemption is
+    not the last in order of admission; and where the queue is not seen as it is.
+    """
+    if config.way.name == "static":
+        return False
+    seats = min(config.max_num_seqs, max(len(work), 1))
+    may_stand_still = not config.enable_chunked_prefill and seats > config.max_num_batched_tokens
+    by_priority = isinstance(config.order_key, MostUrgent) and config.num_kv_blocks is not None
+    return (
+        config.way.name == "sglang"
+        or config.enable_prefix_caching
+        or config.async_scheduling
+        or config.speculation is not None
+        or (config.way.name != "single" and (may_stand_still or by_priority))
+    )
 
 
-def _load(work: Workload, is_open: bool) -> Load:
+def _run_generally(
+    work: Workload,
+    clients: Users | None,
+    cost: StepCost,
+    config: EngineConfig,
+    horizon_s: float,
+    compiled: bool,
+) -> Run:
+    """Run in the loop that looks at one running request after the other."""
+    setting = Setting(
+        config=config,
+        patience=None,
+        retry=Retry(),
+        admission=Admission(),
+        long_prompts=None,
+        users=None if clients is None else ServiceUsers(clients.next_s.size),
+        seed=0,
+        horizon_s=horizon_s,
+        starts_s=None if clients is None else clients.next_s,
+        think_s=None if clients is None else clients.think_s,
+    )
+    found = found_by_loop(work, cost, setting, compiled)
+    log, packing = packed_log(found, config)
+    attempts = found.attempts
+    return Run(
+        work,
+        cost,
+        config,
+        horizon_s,
+        log,
+        packing,
+        arrival_s=None if clients is None else later(attempts.sent_s, -config.front_end_s),
+        user=None if clients is None else found.server.owner[: attempts.sent_s.size],
+        bursts=found.bursts if config.speculation else None,
+        stays=Stays.of_attempts(attempts, found.steps),
+        prefix_hit_tokens=attempts.hit if config.enable_prefix_caching else None,
+        recovered_tokens=attempts.recovered if config.enable_prefix_caching else None,
+    )
+
+
+def _load(work: Workload, is_open: bool, delay_s: float) -> Load:
     cached, predicted, value = (
         work.cached_prefix_tokens,
         work.predicted_output_tokens,
         work.priority,
     )
     return Load(
-        arrival_s=work.arrival_s if is_open else _NO_NUMBERS,
+        arrival_s=later(work.arrival_s, delay_s) if is_open else _NO_NUMBERS,
         prompt=work.prompt_tokens,
         output=work.output_tokens,
         cached=_NO_COUNTS if cached is None else cached,
@@ -218,7 +303,8 @@ def _rules(
     block_size = min(config.block_size, longest + 1)
     blocks = -1
     if config.num_kv_blocks is not None:
-        blocks = min(config.num_kv_blocks, (-(-longest // block_size)) * max(len(work), 1))
+        most = (-(-longest // block_size)) * max(len(work), 1) + config.kept_blocks
+        blocks = min(config.num_kv_blocks, most)
     seats = 1 if way.name == "single" else config.max_num_seqs
     seats = min(seats, max(len(work), 1), seats if blocks < 0 else blocks)
     if way.name != "static" and config.enable_chunked_prefill:
@@ -249,8 +335,10 @@ def _rules(
         window_s=math.inf if way.window_s is None else way.window_s,
         max_wait_s=_or_inf(getattr(order, "max_wait_s", None)),
         ageing_s=_or_inf(getattr(order, "ageing_s", None)),
+        whole_fits=config.scheduler_reserve_full_isl,
+        kept_blocks=config.kept_blocks,
     )
-    if rules.order == codes.FCFS and (rules.batching == k.STATIC or _by_the_rules(rules)):
+    if rules.order == codes.FCFS and rules.batching == k.STATIC:
         rules = rules._replace(order=k.BY_ARRIVAL)
     return rules
 
@@ -262,11 +350,11 @@ def _last_accepted(work: Workload, is_open: bool, config: EngineConfig, horizon_
     final = work.prompt_tokens + work.output_tokens - 1
     accepted = np.ones(len(work), dtype=np.bool_)
     if config.num_kv_blocks is not None:
-        accepted &= -(-final // config.block_size) <= config.num_kv_blocks
+        accepted &= -(-final // config.block_size) <= config.num_kv_blocks - config.kept_blocks
     if not config.enable_chunked_prefill:
         accepted &= final <= config.max_num_batched_tokens
     if is_open:
-        accepted &= work.arrival_s <= horizon_s
+        accepted &= later(work.arrival_s, config.front_end_s) <= horizon_s
     places = np.flatnonzero(accepted)
     return int(places[-1]) if places.size else -1
 
@@ -287,24 +375,8 @@ def _choose(rules: Rules, cost: StepCost, config: EngineConfig, compiled: bool) 
         own_cost = None if rules.cost != codes.PLAIN_PYTHON else cost
         own_order = config.order_key if rules.order == codes.CUSTOM else None
         functions = plain_loops(own_cost, own_order)
-    if rules.batching == k.STATIC:
-        run = functions.run_batches
-    elif _by_the_rules(rules):
-        run = functions.run_by_the_rules
-    else:
-        run = functions.run_continuous
+    run = functions.run_batches if rules.batching == k.STATIC else functions.run_continuous
     return _Loops(run, functions.close_run, compiled)
-
-
-def _by_the_rules(rules: Rules) -> bool:
-    """Say whether running requests must be looked at one by one.
-
-    They must where some of them may stand still (whole prompts can fill more seats than the
-    budget lets decode), and where a victim of preemption is not the last in order of admission.
-    """
-
-    may_stand_still = not rules.chunked and rules.seats > rules.budget
-    return may_stand_still or (rules.order == codes.PRIORITY and rules.blocks >= 0)
 
 
 def _work(rules: Rules, users: Users, requests: int) -> Work:
@@ -379,7 +451,8 @@ def _run_to_end(
         if bar is not None:
             bar.close()
     if reason == k.BAD_COST:
-        raise _costless_step(cost, state, float(clock_s[0]))
+        features = StepFeatures(*state.at[k.COSTLESS : k.COSTLESS + 4].tolist())
+        raise unpriced_step(cost, features, float(clock_s[0]))
     loops.close(state, load, users, rules, log)
     return _cut(log, int(state.at[k.STEPS]), int(state.at[k.GAPS]))
 
@@ -421,17 +494,6 @@ def _cut(log: Log, steps: int, rows: int) -> Log:
     log.step_work.resize(steps, refcheck=False)
     log.gaps.resize((rows, k.GAP_SIZE), refcheck=False)
     return log
-
-
-def _costless_step(cost: StepCost, state: Work, now_s: float) -> ValueError:
-    from course.serving.engine.kernels import steps as k
-
-    features = StepFeatures(*state.at[k.COSTLESS : k.COSTLESS + 4].tolist())
-    return ValueError(
-        f"cost={cost!r} gives {cost.step_seconds(features)!r} s for the step at {now_s} s with "
-        f"{features}; a step must last a finite time above 0 s, so give it a fixed part or a "
-        "price for what this step does"
-    )
 
 
 class _Bar:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from course.serving._arguments import FloatArray, SmallArray
+from course.serving.engine.kernels.service_state import Attempts, Steps
 
 NEVER = -1
 """The step of what has not happened by the end of the run."""
@@ -43,6 +44,18 @@ class Stays:
         order = np.argsort(table[:, 1], kind="stable")
         return cls(*table[order].T.copy())
 
+    @classmethod
+    def of_attempts(cls, log: Attempts, steps: Steps) -> Stays:
+        """Return the stays that the general loop wrote down."""
+        return cls(
+            owner=log.stay_attempt,
+            from_step=log.stay_from,
+            to_step=log.stay_to,
+            ready_step=_first_tokens(log, steps),
+            cached_tokens=log.stay_cached,
+            emitted_tokens=log.stay_emitted,
+        )
+
 
 def step_starts_s(step_end_s: FloatArray, scheduled_s: FloatArray) -> FloatArray:
     """Return when each step began: at the end of the one before, or later after a pause.
@@ -57,3 +70,13 @@ def step_starts_s(step_end_s: FloatArray, scheduled_s: FloatArray) -> FloatArray
     begun_s = scheduled_s[np.isfinite(scheduled_s)]
     np.maximum.at(starts_s, np.searchsorted(step_end_s, begun_s, side="right"), begun_s)
     return starts_s
+
+
+def _first_tokens(log: Attempts, steps: Steps) -> SmallArray:
+    """Return the step that brought each stay's first token: of some it is the first decode step."""
+    decoding = np.append(np.flatnonzero(steps.decode_seqs > 0), steps.end_s.size)
+    may_decode = -2 - log.stay_ready
+    first = decoding[np.searchsorted(decoding, np.maximum(may_decode, 0))]
+    until = np.where(log.stay_to < 0, steps.end_s.size, log.stay_to)
+    found = np.where(first < until, first, NEVER)
+    return np.where(may_decode >= 0, found, log.stay_ready).astype(np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from course.serving.engine import modes, orders
+from course.serving.engine import modes
 from course.serving.engine.clients import Retry
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.run import Run
@@ -28,10 +28,6 @@ def warm_steps() -> list[tuple[str, Callable[[], object]]]:
     return [
         ("continuous batching", lambda: _read(_run(EngineConfig()))),
         ("static batching", lambda: _run(EngineConfig(batching=modes.static(2)))),
-        (
-            "preemption by priority",
-            lambda: _run(EngineConfig(num_kv_blocks=8, order=orders.priority())),
-        ),
         ("clients who give up, and a gate", _serve),
     ]
 

@@ -1,18 +1,15 @@
-"""The compiled loop of a served engine: clients, gate and steps; no checks and no objects are here.
+"""The compiled loop that knows every rule: clients, gate, and steps of all kinds; no checks here.
 
 Steps are planned by looking at one running attempt after the other, except in an *even* house:
 while all who run are decoders that fit the budget, each makes one token a step, and all that a step
 needs to know of them is how many they are, how much they read, and how many of them need a KV block
 (by the residue of the tick at which their room ends). Their seats are brought up to date when
-somebody leaves, or when the house stops being even.
+somebody leaves, or when the house stops being even. Where blocks have names, or a step may bring
+several tokens, a house is never even.
 
 Every function also runs uncompiled, on lists instead of arrays, with the same result bit for bit;
-so it is all indexing of flat sequences.
-
-All state is in the records of `_service_state`, so that the loop can stop when one of them is full
-and go on when the caller has made room. It is one file, with its own copy of the step's cost and of
-the engine's small formulas, because numba's disk cache looks at the edit time of a function's own
-file only.
+so it is all indexing of flat sequences. All state is in the records of `service_state`, so that the
+loop can stop when one of them is full and go on when the caller has made room.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -27,6 +24,15 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, SmallArray
 from course.serving._compiled import compiled
+from course.serving.engine.kernels.blocks import (
+    UNHELD,
+    find_prefix,
+    give_name,
+    let_go,
+    name_of,
+    share,
+    take_new,
+)
 from course.serving.engine.kernels.codes import (
     CUSTOM,
     FCFS,
@@ -46,7 +52,17 @@ from course.serving.engine.kernels.common import (
     custom_key,
     step_seconds,
 )
-from course.serving.engine.kernels.service_state import Asked, Attempts, Seats, Server, Steps, Terms
+from course.serving.engine.kernels.service_state import (
+    Asked,
+    Attempts,
+    Bursts,
+    Gaps,
+    Pool,
+    Seats,
+    Server,
+    Steps,
+    Terms,
+)
 
 NAN = np.nan
 
@@ -69,24 +85,31 @@ WAITING = 10  # attempts in the queues and outside the door
 WAITING_TOKENS = 11
 QUEUED = 12  # of those, in the queues
 OUTSIDE = 13  # of those, outside the door
-HEAD = 14  # first of the queue SHORT, LONG, DOOR; -1: empty
-TAIL = 17  # last of each
-HEAPED = 20  # entries in the heaps of SHORT and LONG
-FRUITLESS = 22  # attempts that ended in vain since the last success or new request
-TOKENS = 23  # features of the step in hand
-PAIRS = 24
-SEQS = 25
-KV_TOKENS = 26
-EVEN = 27  # 1: everybody who runs is a decoder, and the seats are not kept up
-TICK = 28  # steps in which the decoders of an even house decoded
-KV_READ = 29  # (even) tokens that they read in the next step
-SOONEST = 30  # (even) no decoder emits its last token before this tick
-DECODERS = 31  # (even) those who ran before the step in hand
-DECODE = 32  # (even) 1: they decode in the step in hand
-STAYS = 33  # times that somebody took a seat
-AT_SIZE = 34
+HEAD = 14  # first of the queue SHORT, LONG, DOOR, STAGED; -1: empty
+TAIL = 18  # last of each
+HEAPED = 22  # entries in the heaps of SHORT and LONG
+FRUITLESS = 24  # attempts that ended in vain since the last success or new request
+TOKENS = 25  # features of the step in hand
+PAIRS = 26
+SEQS = 27
+KV_TOKENS = 28
+EVEN = 29  # 1: everybody who runs is a decoder, and the seats are not kept up
+TICK = 30  # steps in which the decoders of an even house decoded
+KV_READ = 31  # (even) tokens that they read in the next step
+SOONEST = 32  # (even) no decoder emits its last token before this tick
+DECODERS = 33  # (even) those who ran before the step in hand
+DECODE = 34  # (even) 1: they decode in the step in hand
+GAPS = 35  # rows of the table of gaps
+BURSTS = 36  # rows of the table of bursts
+UNSEEN = 37  # (asynchronous) attempts that the next step does not know of yet
+PARTIAL = 38  # (prefills alone) the seat whose prompt is cut by the budget; -1: none
+IDLE = 39  # (windows) 1: nobody was there, and who comes waits for company
+RECENT = 40  # (adaptive window) the oldest attempt that it still counts
+STAYS = 41  # times that somebody took a seat
+AT_SIZE = 42
 
 NEVER = 2**62
+KEPT = -2  # gaps.back: it had its seat all the time
 
 # --- server.clock --------------------------------------------------------------------------------
 NOW = 0
@@ -99,7 +122,7 @@ CLOCK_SIZE = 5
 PACE_S = 5.0  # how far back the pace remembers
 
 # --- attempts.place ------------------------------------------------------------------------------
-SHORT, LONG, DOOR, RUNS, OUT = 0, 1, 2, 3, 4
+SHORT, LONG, DOOR, STAGED, RUNS, OUT = 0, 1, 2, 3, 4, 5
 
 # --- why the loop returns ------------------------------------------------------------------------
 DONE = 1
@@ -342,8 +365,21 @@ def leave_queue(
     at[WAITING_TOKENS] -= tokens_waiting(asked, terms, log, attempt)
     if queue == DOOR:
         at[OUTSIDE] -= 1
+    elif queue == STAGED:
+        at[UNSEEN] -= 1
     else:
         at[QUEUED] -= 1
+
+
+@compiled(**INNER)
+def show_unseen(asked: Asked, terms: Terms, log: Attempts, server: Server) -> None:
+    """Let those who came too late for the step decided last join their queues for the next one."""
+    at = server.at
+    while at[UNSEEN] > 0:
+        attempt = at[HEAD + STAGED]
+        unlink(at, log.before, log.after, STAGED, attempt)
+        at[UNSEEN] -= 1
+        join(asked, terms, log, server, attempt, log.sent_s[attempt])
 
 
 # ======================================================================================== clients
@@ -372,6 +408,12 @@ def send_at(at: IntArray, next_s: FloatArray, sends: IntArray, sender: int, when
     at[PENDING] += 1
 
 
+@compiled(**INLINED)
+def think_of(asked: Asked, terms: Terms, request: int) -> float:
+    """Return the pause of a user after a request."""
+    return asked.think_s[request] if len(asked.think_s) > 0 else terms.think_s
+
+
 @compiled(**INNER)
 def user_goes_on(
     at: IntArray,
@@ -388,7 +430,13 @@ def user_goes_on(
 
 @compiled(**INLINED)
 def ended_in_vain(
-    terms: Terms, log: Attempts, server: Server, attempt: int, end_s: float, hopeless: bool
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    server: Server,
+    attempt: int,
+    end_s: float,
+    hopeless: bool,
 ) -> None:
     """Let the client of an attempt that was refused or timed out decide what to do."""
     at = server.at
@@ -418,7 +466,7 @@ def ended_in_vain(
             server.sends,
             server.current,
             server.owner[request],
-            end_s + terms.think_s,
+            end_s + think_of(asked, terms, request),
         )
 
 
@@ -453,14 +501,15 @@ def look_at_the_clock(asked: Asked, terms: Terms, log: Attempts, server: Server)
     if terms.noticed:
         log.leavers[at[LEAVERS]] = attempt
         at[LEAVERS] += 1
-    ended_in_vain(terms, log, server, attempt, now_s, False)
+    ended_in_vain(asked, terms, log, server, attempt, now_s, False)
 
 
 # ====================================================================================== admission
 @compiled(**INLINED)
 def never_fits(terms: Terms, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
-    if terms.blocks >= 0 and blocks_for(tokens, terms.block_size) > terms.blocks:
+    most = terms.blocks - terms.kept_blocks
+    if terms.blocks >= 0 and blocks_for(tokens, terms.block_size) > most:
         return True
     return not terms.chunked and tokens > terms.budget
 
@@ -585,6 +634,10 @@ def note_attempt(
     log.recomputed[attempt] = 0
     log.preemptions[attempt] = 0
     log.high[attempt] = 0
+    log.first_step[attempt] = -1
+    if terms.caching:
+        log.hit[attempt] = 0
+        log.recovered[attempt] = 0
     log.place[attempt] = OUT
     if terms.gated or terms.own_policy:
         log.entered_s[attempt] = NAN
@@ -605,6 +658,10 @@ def let_in(
         link_behind(at, log.before, log.after, DOOR, at[TAIL + DOOR], attempt)
         log.place[attempt] = DOOR
         at[OUTSIDE] += 1
+    elif terms.asynchronous:
+        link_behind(at, log.before, log.after, STAGED, at[TAIL + STAGED], attempt)
+        log.place[attempt] = STAGED
+        at[UNSEEN] += 1
     else:
         join(asked, terms, log, server, attempt, now_s)
     due_s = min(
@@ -633,7 +690,7 @@ def send(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: float
     if verdict == REJECT:
         log.status[attempt] = REJECTED
         log.end_s[attempt] = now_s
-        ended_in_vain(terms, log, server, attempt, now_s, hopeless)
+        ended_in_vain(asked, terms, log, server, attempt, now_s, hopeless)
         return
     if terms.tenant_tokens_per_s >= 0.0:
         server.level[asked.tenant[request]] -= asked.prompt[request] + asked.guess[request]
@@ -734,12 +791,35 @@ def account(log: Attempts, seats: Seats, me: int) -> None:
 
 
 @compiled(**INLINED)
-def empty_seat(terms: Terms, log: Attempts, seats: Seats, at: IntArray, me: int) -> None:
+def grow(terms: Terms, seats: Seats, pool: Pool, at: IntArray, me: int, blocks: int) -> None:
+    """Give a seat so many more free blocks."""
+    if terms.caching:
+        first = me * terms.width + seats.held[me]
+        for place in range(first, first + blocks):
+            pool.row[place] = take_new(terms, pool)
+        at[FREE] = pool.ends[UNHELD]
+    else:
+        at[FREE] -= blocks
+    seats.held[me] += blocks
+    seats.room[me] += blocks * terms.block_size
+
+
+@compiled(**INLINED)
+def empty_seat(
+    terms: Terms, log: Attempts, seats: Seats, pool: Pool, at: IntArray, me: int
+) -> None:
     """Close a seat's account; its blocks and the seat are free. It stays in the list of running."""
     account(log, seats, me)
     log.stay_to[seats.stay[me]] = at[STEPS]
-    if terms.blocks >= 0:
+    if terms.caching:
+        first = me * terms.width
+        for place in range(first + seats.held[me] - 1, first - 1, -1):
+            let_go(pool, pool.row[place] + 0)
+        at[FREE] = pool.ends[UNHELD]
+    elif terms.blocks >= 0:
         at[FREE] += seats.held[me]
+    if at[PARTIAL] == me:
+        at[PARTIAL] = -1
     seats.vacant[at[VACANT]] = me
     at[VACANT] += 1
 
@@ -753,7 +833,9 @@ def drop_running(at: IntArray, running: IntArray, place: int) -> None:
 
 
 @compiled(**INNER)
-def notice_leavers(asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server) -> None:
+def notice_leavers(
+    asked: Asked, terms: Terms, log: Attempts, seats: Seats, pool: Pool, server: Server
+) -> None:
     """Drop the attempts whose clients have gone: from their queue, or from their seat."""
     at = server.at
     for leaver in range(at[LEAVERS]):
@@ -766,7 +848,7 @@ def notice_leavers(asked: Asked, terms: Terms, log: Attempts, seats: Seats, serv
             me = seats.running[seat]
             if at[EVEN] == 1:
                 count_out(terms, seats, server, me)
-            empty_seat(terms, log, seats, at, me)
+            empty_seat(terms, log, seats, pool, at, me)
             drop_running(at, seats.running, seat)
         elif place != OUT:
             leave_queue(asked, terms, log, server, place, attempt)
@@ -803,6 +885,19 @@ def victim_place(terms: Terms, log: Attempts, seats: Seats, at: IntArray) -> int
     return worst
 
 
+@compiled(**INLINED)
+def open_gap(at: IntArray, gaps: Gaps, attempt: int, tokens: int, back: int) -> int:
+    """Note that an attempt is left out from the step in hand on; return the row."""
+    row = at[GAPS]
+    at[GAPS] = row + 1
+    gaps.attempt[row] = attempt
+    gaps.tokens[row] = tokens
+    gaps.lost[row] = at[STEPS]
+    gaps.back[row] = back
+    gaps.resumed[row] = -1
+    return row
+
+
 @compiled(**INNER)
 def preempt(
     asked: Asked,
@@ -810,19 +905,26 @@ def preempt(
     log: Attempts,
     seats: Seats,
     server: Server,
+    gaps: Gaps,
+    pool: Pool,
     place: int,
     now_s: float,
 ) -> None:
-    """Put a running attempt to the front of its queue; its computed tokens are forgotten."""
+    """Put a running attempt back into its queue; its computed tokens are forgotten.
+
+    It goes to the front; where prefills go alone, to the tail.
+    """
     at = server.at
     me = seats.running[place]
     attempt = seats.attempt[me]
-    empty_seat(terms, log, seats, at, me)
+    empty_seat(terms, log, seats, pool, at, me)
     drop_running(at, seats.running, place)
     log.preemptions[attempt] += 1
+    log.gap[attempt] = open_gap(at, gaps, attempt, seats.emitted[me], -1)
     queue = LONG if seats.long[me] == 1 else SHORT
     log.place[attempt] = queue
-    link_behind(at, log.before, log.after, queue, -1, attempt)
+    ahead = at[TAIL + queue] if terms.alone else -1
+    link_behind(at, log.before, log.after, queue, ahead, attempt)
     if terms.split:
         log.joined_s[attempt] = now_s
     if terms.order == PRIORITY:
@@ -833,21 +935,34 @@ def preempt(
 
 
 @compiled(**INLINED)
-def count_chunk(at: IntArray, seats: Seats, me: int, chunk: int, sign: int) -> None:
+def decodes(seats: Seats, at: IntArray, me: int) -> bool:
+    """Say whether a seat makes a token from its last one, which alone is not computed yet."""
+    return seats.lack[me] == 1 and seats.emitted[me] > 0 and at[PARTIAL] != me
+
+
+@compiled(**INLINED)
+def count_chunk(
+    at: IntArray, seats: Seats, me: int, chunk: int, is_decode: bool, sign: int
+) -> None:
     """Add (sign 1) what a seat computes to the step's features, or take it out again (-1)."""
-    known = seats.known[me]
-    lack = seats.lack[me]
-    if lack == 1 and seats.emitted[me] > 0:
-        at[SEQS] += sign
-        at[KV_TOKENS] += sign * known
+    if is_decode:
+        at[SEQS] += sign * chunk
+        at[KV_TOKENS] += sign * seats.known[me]
     else:
         at[TOKENS] += sign * chunk
-        at[PAIRS] += sign * attention_pairs(known - lack, chunk)
+        at[PAIRS] += sign * attention_pairs(seats.known[me] - seats.lack[me], chunk)
 
 
 @compiled(**INLINED)
 def plan_running(
-    asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    pool: Pool,
+    now_s: float,
 ) -> tuple[int, int]:
     """Plan the running attempts' part of a step; return the budget left and the victims."""
     at = server.at
@@ -862,8 +977,11 @@ def plan_running(
     while place < at[RUNNING] and budget > 0:
         me = running[place]
         chunk = seats.lack[me]
-        decodes = chunk == 1 and seats.emitted[me] > 0
-        if not decodes:
+        is_decode = chunk == 1 and seats.emitted[me] > 0
+        if is_decode:
+            if terms.drafts > 0:
+                chunk += min(terms.drafts, seats.output[me] - seats.emitted[me] - 1, budget - 1)
+        else:
             chunk = min(chunk, budget)
             if capped and seats.long[me] == 1:
                 chunk = min(chunk, terms.long_chunk)
@@ -875,25 +993,24 @@ def plan_running(
                 victim = running[worst]
                 if worst < place:
                     place -= 1
-                    budget += seats.chunk[victim]
-                    if seats.chunk[victim] > 0:
-                        count_chunk(at, seats, victim, seats.chunk[victim], -1)
+                    again = seats.chunk[victim]
+                    budget += again
+                    if again > 0:
+                        count_chunk(at, seats, victim, again, decodes(seats, at, victim), -1)
                 preempted_itself = victim == me
-                preempt(asked, terms, log, seats, server, worst, now_s)
+                preempt(asked, terms, log, seats, server, gaps, pool, worst, now_s)
                 victims += 1
             if preempted_itself:
                 break
-            at[FREE] -= blocks
-            seats.held[me] += blocks
-            seats.room[me] += blocks * terms.block_size
+            grow(terms, seats, pool, at, me, blocks)
         seats.chunk[me] = chunk
         budget -= chunk
         place += 1
-        if decodes:
-            decode_seqs += 1
+        if is_decode:
+            decode_seqs += chunk
             kv_tokens += seats.known[me]
         else:
-            count_chunk(at, seats, me, chunk, 1)
+            count_chunk(at, seats, me, chunk, False, 1)
     at[SEQS] += decode_seqs
     at[KV_TOKENS] += kv_tokens
     for rest in range(place, at[RUNNING]):
@@ -901,21 +1018,83 @@ def plan_running(
     return budget, victims
 
 
-@compiled(**INLINED)
-def cached_at_start(asked: Asked, terms: Terms, log: Attempts, attempt: int) -> int:
-    """Return the tokens in the cache when an attempt is scheduled.
+@compiled(**INNER)
+def cheapest_place(seats: Seats, at: IntArray) -> int:
+    """Return who is retracted: fewest tokens emitted, then longest prompt, then latest seated."""
+    worst = 0
+    for place in range(1, at[RUNNING]):
+        one = seats.running[place]
+        other = seats.running[worst]
+        if seats.emitted[one] < seats.emitted[other] or (
+            seats.emitted[one] == seats.emitted[other]
+            and seats.known[one] - seats.emitted[one] >= seats.known[other] - seats.emitted[other]
+        ):
+            worst = place
+    return worst
 
-    A prefix hit is whole blocks, and never the whole prompt; a preemption forgets it.
+
+@compiled(**INNER)
+def plan_decoding(
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    pool: Pool,
+    now_s: float,
+) -> None:
+    """Let all who run decode; retract some while there are too few blocks for them."""
+    at = server.at
+    limited = terms.blocks >= 0
+    short = True
+    while short:
+        blocks = 0
+        for place in range(at[RUNNING]):
+            me = seats.running[place]
+            chunk = 1 + min(terms.drafts, seats.output[me] - seats.emitted[me] - 1)
+            seats.chunk[me] = chunk
+            if limited and chunk > seats.room[me]:
+                blocks += blocks_for(chunk - seats.room[me], terms.block_size)
+        short = limited and blocks > at[FREE]
+        if short:
+            worst = cheapest_place(seats, at)
+            preempt(asked, terms, log, seats, server, gaps, pool, worst, now_s)
+    for place in range(at[RUNNING]):
+        me = seats.running[place]
+        chunk = seats.chunk[me]
+        if limited and chunk > seats.room[me]:
+            blocks = blocks_for(chunk - seats.room[me], terms.block_size)
+            grow(terms, seats, pool, at, me, blocks)
+        count_chunk(at, seats, me, chunk, True, 1)
+
+
+@compiled(**INLINED)
+def cached_at_start(
+    asked: Asked, terms: Terms, log: Attempts, pool: Pool, attempt: int, known: int
+) -> tuple[int, int]:
+    """Return the tokens in the cache when an attempt is scheduled, and how many blocks are held.
+
+    A hit given by hand is whole blocks, of its own, and never the whole prompt; a preemption
+    forgets it.
     """
     request = log.request[attempt]
-    if log.preemptions[attempt] > 0:
-        return 0
-    if terms.handed:
-        return asked.prompt[request]
-    if len(asked.cached) == 0:
-        return 0
-    hit = min(asked.cached[request], asked.prompt[request] - 1)
-    return hit // terms.block_size * terms.block_size
+    prompt_tokens = asked.prompt[request]
+    cached = 0
+    held = 0
+    if terms.caching:
+        blocks, held = find_prefix(
+            asked, terms, pool, request, attempt, prompt_tokens, known, pool.found
+        )
+        cached = blocks * terms.block_size
+    elif log.preemptions[attempt] > 0:
+        cached = 0
+    elif terms.handed:
+        cached = prompt_tokens
+    elif len(asked.cached) > 0:
+        hit = min(asked.cached[request], prompt_tokens - 1)
+        cached = hit // terms.block_size * terms.block_size
+    return cached, held
 
 
 @compiled(**INLINED)
@@ -925,6 +1104,8 @@ def take_seat(
     log: Attempts,
     seats: Seats,
     server: Server,
+    gaps: Gaps,
+    pool: Pool,
     attempt: int,
     cached: int,
     chunk: int,
@@ -950,19 +1131,73 @@ def take_seat(
     log.stay_attempt[stay] = attempt
     log.stay_from[stay] = at[STEPS]
     log.stay_to[stay] = log.stay_ready[stay] = -1
-    if seats.lack[me] == 1 and seats.emitted[me] > 0:
+    if terms.handed and known - cached == 1 and log.preemptions[attempt] == 0:
         log.stay_ready[stay] = -2 - at[STEPS]
     log.stay_cached[stay] = cached
     log.stay_emitted[stay] = log.emitted[attempt]
+    seats.gap[me] = -1
+    if log.preemptions[attempt] > 0:
+        row = log.gap[attempt]
+        gaps.back[row] = at[STEPS]
+        seats.gap[me] = row
     if terms.blocks >= 0:
-        held = blocks_for(cached + chunk, terms.block_size)
+        held = blocks_for(cached, terms.block_size)
         seats.held[me] = held
         seats.room[me] = held * terms.block_size - cached
-        at[FREE] -= held
+        if terms.caching:
+            for place in range(held):
+                share(pool, pool.found[place])
+                pool.row[me * terms.width + place] = pool.found[place]
+            at[FREE] = pool.ends[UNHELD]
+            seats.named[me] = held
+            if log.preemptions[attempt] > 0:
+                log.recovered[attempt] += cached
+            else:
+                log.hit[attempt] = cached
+        else:
+            at[FREE] -= held
+        if chunk > seats.room[me]:
+            blocks = blocks_for(chunk - seats.room[me], terms.block_size)
+            grow(terms, seats, pool, at, me, blocks)
+    if terms.alone and chunk < known - cached:
+        at[PARTIAL] = me
     log.place[attempt] = RUNS
     seats.running[at[RUNNING]] = me
     at[RUNNING] += 1
-    count_chunk(at, seats, me, chunk, 1)
+    is_decode = terms.handed and known - cached == 1 and log.preemptions[attempt] == 0
+    count_chunk(at, seats, me, chunk, is_decode, 1)
+
+
+@compiled(**INNER)
+def reserved_tokens(terms: Terms, seats: Seats, at: IntArray) -> int:
+    """Return what running answers will still need, or the share of it that is reserved."""
+    tokens = 0
+    for place in range(at[RUNNING]):
+        me = seats.running[place]
+        to_come = seats.output[me] - seats.emitted[me]
+        if at[EVEN] == 1:
+            to_come -= at[TICK] - seats.since[me]
+        tokens += int(terms.token_ratio * to_come)
+    return tokens
+
+
+@compiled(**INLINED)
+def blocks_suffice(
+    terms: Terms, free: int, known: int, computed: int, held: int, to_come: int, reserved: int
+) -> bool:
+    """Say whether whoever is next may be admitted, as far as `free` blocks go.
+
+    `held`: blocks of its cached prefix that others hold. Where prefills go alone, all that is
+    still to come must fit beside what is reserved.
+    """
+    size = terms.block_size
+    wanted = computed
+    if terms.alone:
+        if known - held * size + to_come - 1 > free * size - reserved:
+            return False
+    elif terms.whole_fits:
+        wanted = known
+    return blocks_for(wanted, size) - held <= free
 
 
 @compiled(**INNER)
@@ -971,7 +1206,7 @@ def long_prefills(at: IntArray, seats: Seats) -> int:
     count = 0
     for place in range(at[RUNNING]):
         me = seats.running[place]
-        if seats.long[me] == 1 and not (seats.lack[me] == 1 and seats.emitted[me] > 0):
+        if seats.long[me] == 1 and not decodes(seats, at, me):
             count += 1
     return count
 
@@ -983,6 +1218,8 @@ def plan_waiting(
     log: Attempts,
     seats: Seats,
     server: Server,
+    gaps: Gaps,
+    pool: Pool,
     now_s: float,
     budget: int,
 ) -> int:
@@ -996,6 +1233,9 @@ def plan_waiting(
         return admitted
     turn = 1
     prefilling = 0
+    reserved = 0
+    if terms.alone and terms.blocks >= 0:
+        reserved = reserved_tokens(terms, seats, at)
     if terms.split:
         turn = 0
         prefilling = long_prefills(at, seats)
@@ -1013,15 +1253,20 @@ def plan_waiting(
                 break
             turn = 2
             continue
-        cached = cached_at_start(asked, terms, log, attempt)
-        lack = asked.prompt[log.request[attempt]] + log.emitted[attempt] - cached
+        known = asked.prompt[log.request[attempt]] + log.emitted[attempt]
+        cached, held = cached_at_start(asked, terms, log, pool, attempt, known)
+        lack = known - cached
         chunk = min(lack, budget)
         if chunk < lack and not terms.chunked:
             break
         if queue == LONG and terms.chunked:
             chunk = min(chunk, terms.long_chunk)
-        if terms.blocks >= 0 and blocks_for(cached + chunk, terms.block_size) > at[FREE]:
+        to_come = log.output[attempt] - log.emitted[attempt]
+        if terms.blocks >= 0 and not blocks_suffice(
+            terms, at[FREE] - terms.kept_blocks, known, cached + chunk, held, to_come, reserved
+        ):
             break
+        reserved += lack - chunk + to_come
         leave_queue(asked, terms, log, server, queue, attempt)
         if terms.order == PRIORITY:
             # a preempted one is put in again, and nobody may stand in a heap twice
@@ -1031,7 +1276,7 @@ def plan_waiting(
         if queue == LONG:
             prefilling += 1
         is_long = 1 if queue == LONG else 0
-        take_seat(asked, terms, log, seats, server, attempt, cached, chunk, is_long)
+        take_seat(asked, terms, log, seats, server, gaps, pool, attempt, cached, chunk, is_long)
         budget -= chunk
         admitted += 1
     return admitted
@@ -1049,7 +1294,7 @@ def first_ranked_leaves(at: IntArray, log: Attempts, queue: int, attempt: int) -
 @compiled(**INLINED)
 def decoders_fit(at: IntArray, terms: Terms, server: Server) -> bool:
     """Say whether the decoders of an even house can all decode in the next step."""
-    if at[RUNNING] > terms.budget:
+    if at[RUNNING] > terms.budget and not terms.alone:
         return False
     return terms.blocks < 0 or server.phases[at[TICK] % terms.block_size] <= at[FREE]
 
@@ -1065,8 +1310,42 @@ def plan_decoders(at: IntArray, terms: Terms, server: Server) -> None:
 
 
 @compiled(**INLINED)
+def plan_prefills(
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    pool: Pool,
+    now_s: float,
+) -> None:
+    """Plan a step of prompts alone: the one that was cut, then as many more as fit the budget."""
+    at = server.at
+    budget = terms.budget
+    me = at[PARTIAL]
+    if me >= 0:
+        chunk = min(seats.lack[me], budget)
+        if terms.blocks >= 0 and chunk > seats.room[me]:
+            blocks = blocks_for(chunk - seats.room[me], terms.block_size)
+            grow(terms, seats, pool, at, me, blocks)
+        seats.chunk[me] = chunk
+        count_chunk(at, seats, me, chunk, False, 1)
+        budget -= chunk
+    if budget > 0:
+        plan_waiting(asked, terms, log, seats, server, gaps, pool, now_s, budget)
+
+
+@compiled(**INLINED)
 def plan_step(
-    asked: Asked, terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    pool: Pool,
+    now_s: float,
 ) -> None:
     """Plan one step; where all it did was preempt, it was none, and is planned again."""
     at = server.at
@@ -1074,26 +1353,32 @@ def plan_step(
     if at[EVEN] == 1 and not decoders_fit(at, terms, server):
         stop_being_even(terms, seats, server, at[RUNNING])
     at[DECODERS] = at[RUNNING]
+    prompts_first = terms.alone or not terms.chunked
     while at[TOKENS] + at[SEQS] == 0:
         budget = terms.budget
         victims = 0
         admitted = 0
-        if not terms.chunked:
+        if prompts_first:
             for place in range(at[RUNNING]):
                 seats.chunk[seats.running[place]] = 0
         elif at[EVEN] == 1:
             plan_decoders(at, terms, server)
             budget -= at[DECODERS]
         else:
-            budget, victims = plan_running(asked, terms, log, seats, server, now_s)
-        if victims == 0:
-            admitted = plan_waiting(asked, terms, log, seats, server, now_s, budget)
-        if not terms.chunked and admitted == 0:
-            # the older way: who waits goes first, and alone
+            budget, victims = plan_running(asked, terms, log, seats, server, gaps, pool, now_s)
+        if terms.alone:
+            plan_prefills(asked, terms, log, seats, server, gaps, pool, now_s)
+            admitted = at[TOKENS]
+        elif victims == 0:
+            admitted = plan_waiting(asked, terms, log, seats, server, gaps, pool, now_s, budget)
+        if prompts_first and admitted == 0:
+            # who waits goes first, and alone
             if at[EVEN] == 1:
                 plan_decoders(at, terms, server)
+            elif terms.alone:
+                plan_decoding(asked, terms, log, seats, server, gaps, pool, now_s)
             else:
-                plan_running(asked, terms, log, seats, server, now_s)
+                plan_running(asked, terms, log, seats, server, gaps, pool, now_s)
 
 
 @compiled(**INLINED)
@@ -1102,7 +1387,7 @@ def begin_step(terms: Terms, price: Price, steps: Steps, server: Server, now_s: 
     at = server.at
     clock = server.clock
     seconds = step_seconds(terms.cost, price, at[TOKENS], at[PAIRS], at[SEQS], at[KV_TOKENS])
-    if not 0.0 < seconds < INF:
+    if not (seconds > 0.0 and now_s + seconds < INF):
         return False
     step = at[STEPS]
     at[STEPS] = step + 1
@@ -1122,12 +1407,19 @@ def begin_step(terms: Terms, price: Price, steps: Steps, server: Server, now_s: 
 
 @compiled(**INLINED)
 def finish(
-    terms: Terms, log: Attempts, seats: Seats, server: Server, me: int, now_s: float
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    pool: Pool,
+    me: int,
+    now_s: float,
 ) -> None:
     """Let an attempt that has emitted its last token go; its client may have gone before."""
     at = server.at
     attempt = seats.attempt[me]
-    empty_seat(terms, log, seats, at, me)
+    empty_seat(terms, log, seats, pool, at, me)
     log.place[attempt] = OUT
     if log.status[attempt] == UNFINISHED:
         log.status[attempt] = FINISHED
@@ -1140,42 +1432,127 @@ def finish(
                 server.sends,
                 server.current,
                 server.owner[log.request[attempt]],
-                now_s + terms.think_s,
+                now_s + think_of(asked, terms, log.request[attempt]),
             )
+
+
+@compiled(**INNER)
+def name_full_blocks(
+    asked: Asked, terms: Terms, seats: Seats, pool: Pool, request: int, me: int
+) -> None:
+    """Let the blocks of a seat that are full by now be found by their names."""
+    full = (seats.known[me] - seats.lack[me]) // terms.block_size
+    for place in range(seats.named[me], full):
+        name = name_of(asked, terms, request, seats.attempt[me], asked.prompt[request], place)
+        give_name(terms, pool, pool.row[me * terms.width + place], name)
+    seats.named[me] = full
+
+
+@compiled(**INLINED)
+def note_emission(
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    at: IntArray,
+    gaps: Gaps,
+    bursts: Bursts,
+    me: int,
+    tokens: int,
+    now_s: float,
+) -> None:
+    """Write down that the step just done brought a seat so many tokens."""
+    attempt = seats.attempt[me]
+    step = at[STEPS] - 1
+    if seats.emitted[me] == 0:
+        log.first_step[attempt] = step
+        if log.status[attempt] == UNFINISHED:
+            log.first_token_s[attempt] = now_s
+    if seats.gap[me] >= 0:
+        gaps.resumed[seats.gap[me]] = step
+        seats.gap[me] = -1
+    if terms.drafts > 0:
+        row = at[BURSTS]
+        at[BURSTS] = row + 1
+        bursts.attempt[row] = attempt
+        bursts.step[row] = step
+        bursts.tokens[row] = tokens
+    seats.emitted[me] += tokens
+    seats.known[me] += tokens
+
+
+@compiled(**INNER)
+def accepted_drafts(terms: Terms, request: int, emitted: int, drafts: int) -> int:
+    """Return how many of the tokens guessed ahead are right: those before the first wrong one."""
+    count = 0
+    while (
+        count < drafts
+        and retry_uniform(terms.draft_seed, request, emitted + count) < terms.acceptance
+    ):
+        count += 1
+    return count
 
 
 @compiled(**INLINED)
 def settle(
-    terms: Terms, log: Attempts, seats: Seats, server: Server, me: int, now_s: float
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    bursts: Bursts,
+    pool: Pool,
+    me: int,
+    now_s: float,
 ) -> bool:
     """Give a seat what the step brought it; return whether that was its last token."""
+    at = server.at
     chunk = seats.chunk[me]
     if chunk == 0:
+        if terms.logged and at[SEQS] > 0 and seats.emitted[me] > 0 and seats.gap[me] < 0:
+            # it stood still while others decoded
+            seats.gap[me] = open_gap(at, gaps, seats.attempt[me], seats.emitted[me], KEPT)
+            gaps.lost[seats.gap[me]] = at[STEPS] - 1
         return False
+    tokens = 1
+    if terms.drafts > 0 and chunk > 1 and decodes(seats, at, me):
+        request = log.request[seats.attempt[me]]
+        tokens += accepted_drafts(terms, request, seats.emitted[me], chunk - 1)
+        chunk = tokens  # the others are computed for nothing
+        seats.lack[me] = 0
+    else:
+        seats.lack[me] -= chunk
     if terms.blocks >= 0:
         seats.room[me] -= chunk
-    seats.lack[me] -= chunk
+    emits = seats.lack[me] == 0
     first = log.stay_ready[seats.stay[me]] == -1
-    if seats.lack[me] > 0:
-        if first and seats.lack[me] == 1 and seats.emitted[me] > 0:
-            log.stay_ready[seats.stay[me]] = -2 - server.at[STEPS]
+    if emits:
+        if first:
+            log.stay_ready[seats.stay[me]] = at[STEPS] - 1
+        if at[PARTIAL] == me:
+            at[PARTIAL] = -1
+        note_emission(terms, log, seats, at, gaps, bursts, me, tokens, now_s)
+        seats.lack[me] = 1
+    elif first and decodes(seats, at, me):
+        log.stay_ready[seats.stay[me]] = -2 - at[STEPS]
+    if terms.caching:
+        name_full_blocks(asked, terms, seats, pool, log.request[seats.attempt[me]], me)
+    if not emits or seats.emitted[me] < seats.output[me]:
         return False
-    if first:
-        log.stay_ready[seats.stay[me]] = server.at[STEPS] - 1
-    seats.lack[me] = 1
-    seats.known[me] += 1
-    emitted = seats.emitted[me] + 1
-    seats.emitted[me] = emitted
-    if emitted == 1 and log.status[seats.attempt[me]] == UNFINISHED:
-        log.first_token_s[seats.attempt[me]] = now_s
-    if emitted < seats.output[me]:
-        return False
-    finish(terms, log, seats, server, me, now_s)
+    finish(asked, terms, log, seats, server, pool, me, now_s)
     return True
 
 
 @compiled(**INLINED)
-def settle_decoders(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> int:
+def settle_decoders(
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    pool: Pool,
+    now_s: float,
+) -> int:
     """Let the decoders of an even house move on a tick; return how many of them go on."""
     at = server.at
     decoders = at[DECODERS]
@@ -1192,7 +1569,7 @@ def settle_decoders(terms: Terms, log: Attempts, seats: Seats, server: Server, n
         last = seats.since[me] + seats.output[me] - seats.emitted[me]
         if last == at[TICK]:
             count_out(terms, seats, server, me)
-            finish(terms, log, seats, server, me, now_s)
+            finish(asked, terms, log, seats, server, pool, me, now_s)
         else:
             at[SOONEST] = min(at[SOONEST], last)
             seats.running[kept] = me
@@ -1201,7 +1578,17 @@ def settle_decoders(terms: Terms, log: Attempts, seats: Seats, server: Server, n
 
 
 @compiled(**INLINED)
-def settle_running(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> None:
+def settle_running(
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    bursts: Bursts,
+    pool: Pool,
+    now_s: float,
+) -> None:
     """Give each running attempt what the step brought it; see whether the house is even now."""
     at = server.at
     running = seats.running
@@ -1209,17 +1596,17 @@ def settle_running(terms: Terms, log: Attempts, seats: Seats, server: Server, no
     kept = 0
     if at[EVEN] == 1:
         first = at[DECODERS]
-        kept = settle_decoders(terms, log, seats, server, now_s)
+        kept = settle_decoders(asked, terms, log, seats, server, pool, now_s)
     else:
         at[KV_READ] = 0
         at[SOONEST] = NEVER
     counted = kept
-    even = True
+    even = not terms.caching and terms.drafts == 0
     for place in range(first, at[RUNNING]):
         me = running[place]
-        if not settle(terms, log, seats, server, me, now_s):
+        if not settle(asked, terms, log, seats, server, gaps, bursts, pool, me, now_s):
             seats.since[me] = at[TICK]
-            even = even and seats.lack[me] == 1 and seats.emitted[me] > 0
+            even = even and decodes(seats, at, me) and seats.gap[me] < 0
             running[kept] = me
             kept += 1
     at[RUNNING] = kept
@@ -1232,11 +1619,21 @@ def settle_running(terms: Terms, log: Attempts, seats: Seats, server: Server, no
 
 
 @compiled(**INLINED)
-def end_step(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: float) -> None:
+def end_step(
+    asked: Asked,
+    terms: Terms,
+    log: Attempts,
+    seats: Seats,
+    server: Server,
+    gaps: Gaps,
+    bursts: Bursts,
+    pool: Pool,
+    now_s: float,
+) -> None:
     """Let a step end; bring the pace up to date."""
     at = server.at
     clock = server.clock
-    settle_running(terms, log, seats, server, now_s)
+    settle_running(asked, terms, log, seats, server, gaps, bursts, pool, now_s)
     at[IN_STEP] = 0
     clock[NOW] = now_s
     pace = (at[TOKENS] + at[SEQS]) / clock[SECONDS]
@@ -1248,12 +1645,51 @@ def end_step(terms: Terms, log: Attempts, seats: Seats, server: Server, now_s: f
 
 # ======================================================================================= the loop
 @compiled(**INLINED)
-def has_room(at: IntArray, terms: Terms, log: Attempts, steps: Steps, seats: Seats) -> bool:
+def has_room(
+    at: IntArray,
+    terms: Terms,
+    log: Attempts,
+    steps: Steps,
+    seats: Seats,
+    gaps: Gaps,
+    bursts: Bursts,
+) -> bool:
     """Say whether the log can take one more step and the seats everybody who may get one."""
     if at[STEPS] >= len(steps.end_s):
         return False
-    seated = min(terms.seats, at[RUNNING] + at[QUEUED])
-    return len(seats.vacant) >= seated and len(log.stay_to) - at[STAYS] >= seated
+    if terms.logged and at[GAPS] + at[RUNNING] > len(gaps.attempt):
+        return False
+    inside = min(terms.seats, at[RUNNING] + at[QUEUED])
+    if at[STAYS] + inside > len(log.stay_to):
+        return False
+    if terms.drafts > 0 and at[BURSTS] + inside > len(bursts.attempt):
+        return False
+    return len(seats.vacant) >= inside
+
+
+@compiled(**INNER)
+def waits_until_s(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: float) -> float:
+    """Return until when an engine that was idle waits for more company; `now_s`: it does not.
+
+    Until its window has passed since the first of those who wait came, or as many wait as it has
+    seats; an adaptive one only as long as the last second's arrivals promise one more in a window.
+    """
+    at = server.at
+    until_s = log.sent_s[at[HEAD + SHORT]] + terms.window_s
+    if at[QUEUED] >= terms.company or not now_s < until_s:
+        return now_s
+    until_s = min(until_s, next_send_s(at, asked, terms, server))
+    if terms.adaptive:
+        while log.sent_s[at[RECENT]] + 1.0 <= now_s:
+            at[RECENT] += 1
+        recent = 0
+        for attempt in range(at[RECENT], at[ATTEMPTS]):
+            if log.status[attempt] != REJECTED:
+                recent += 1
+        if recent * terms.window_s < 1.0:
+            return now_s
+        until_s = min(until_s, log.sent_s[at[RECENT]] + 1.0)
+    return until_s
 
 
 @compiled(**OPTIONS)
@@ -1265,6 +1701,9 @@ def run_service(
     steps: Steps,
     seats: Seats,
     server: Server,
+    gaps: Gaps,
+    bursts: Bursts,
+    pool: Pool,
 ) -> int:
     """Run until all is served, the horizon is reached or a record is full; return which it was."""
     at = server.at
@@ -1275,27 +1714,38 @@ def run_service(
         if not clients_act(asked, terms, log, server, limit_s, not in_step):
             return FULL
         if in_step:
-            end_step(terms, log, seats, server, limit_s)
+            end_step(asked, terms, log, seats, server, gaps, bursts, pool, limit_s)
+            at[IDLE] = 1 if at[RUNNING] + at[QUEUED] == 0 else 0
             continue
         if not limit_s < terms.horizon_s:
             return DONE
+        if 0 <= terms.fruitless < at[FRUITLESS] and (terms.closed or at[SENT] == len(asked.prompt)):
+            return ENDLESS
         if at[LEAVERS] > 0:
-            notice_leavers(asked, terms, log, seats, server)
+            notice_leavers(asked, terms, log, seats, pool, server)
         if at[OUTSIDE] > 0:
             open_door(asked, terms, log, server, limit_s)
+        if at[UNSEEN] > 0 and at[RUNNING] + at[QUEUED] == 0:
+            show_unseen(asked, terms, log, server)
         if at[RUNNING] + at[QUEUED] == 0:
             next_s = next_send_s(at, asked, terms, server)
             if next_s == INF:
                 return DONE
             clock[NOW] = next_s
-        elif not has_room(at, terms, log, steps, seats):
+            at[IDLE] = 1
+            continue
+        if terms.window_s >= 0.0 and at[IDLE] == 1:
+            until_s = waits_until_s(asked, terms, log, server, limit_s)
+            if until_s > limit_s:
+                clock[NOW] = until_s
+                continue
+        if not has_room(at, terms, log, steps, seats, gaps, bursts):
             return FULL
-        else:
-            plan_step(asked, terms, log, seats, server, limit_s)
-            if not begin_step(terms, price, steps, server, limit_s):
-                return BAD_COST
-        if 0 <= terms.fruitless < at[FRUITLESS] and (terms.closed or at[SENT] == len(asked.prompt)):
-            return ENDLESS
+        plan_step(asked, terms, log, seats, server, gaps, pool, limit_s)
+        if not begin_step(terms, price, steps, server, limit_s):
+            return BAD_COST
+        if at[UNSEEN] > 0:
+            show_unseen(asked, terms, log, server)
 
 
 @compiled(**OPTIONS)

@@ -21,6 +21,10 @@ class Asked(NamedTuple):
     guess: IntArray  # predicted output tokens
     value: FloatArray  # priority, smaller is more urgent; empty: all 0
     tenant: SmallArray  # number of the tenant's bucket; empty: no buckets
+    think_s: FloatArray  # (closed) the pause after its end; empty: the same for all
+    names: IntArray  # of prompt blocks: by entry, or by request the name of its group
+    name_begin: IntArray  # where each request's entries begin, and one end more; empty: groups
+    shared: IntArray  # (groups) tokens that it shares with its group; empty: no groups
 
 
 class Terms(NamedTuple):
@@ -71,6 +75,23 @@ class Terms(NamedTuple):
     long_running: int
     long_wait_s: float
     handed: bool  # requests come with their prompt computed and one token emitted
+    # the scheduler
+    whole_fits: bool  # who is admitted must find blocks for all its known tokens
+    kept_blocks: int  # that an admission leaves free
+    asynchronous: bool
+    alone: bool  # prefills go first and alone, in pieces, and reserve what answers will need
+    token_ratio: float  # of that, the share that a running answer reserves
+    drafts: int  # tokens that a decode step guesses ahead
+    acceptance: float
+    draft_seed: int
+    window_s: float  # an idle engine waits for company; -1: it does not
+    adaptive: bool
+    company: int  # as many as end the wait
+    caching: bool
+    name_tokens: int  # tokens a name stands for; 0: no names by entry
+    table_shift: int
+    width: int  # (prefix caching) blocks that a seat may hold
+    logged: bool  # interruptions are written down: there may be some
 
 
 class Attempts(NamedTuple):
@@ -100,9 +121,7 @@ class Attempts(NamedTuple):
     rank: FloatArray  # (not first-come) its key in the order
     heap: SmallArray  # (not first-come) the queue by that key
     long_heap: SmallArray  # (not first-come, long prompts)
-    entered_s: (
-        FloatArray  # (with a door) when it came in; NaN: it never stood outside, or still does
-    )
+    entered_s: FloatArray  # (with a door) when it came in; NaN: it never did, or not that way
     # one entry each time that somebody takes a seat
     stay_attempt: SmallArray
     stay_from: SmallArray  # the first step in the seat
@@ -111,6 +130,41 @@ class Attempts(NamedTuple):
     # below: all but one token, which counts as a decode, from the step -2 - this number on
     stay_cached: SmallArray  # tokens that were in the cache when it sat down
     stay_emitted: SmallArray  # tokens that it had emitted by then
+    first_step: SmallArray  # the step that brought its first token
+    gap: SmallArray  # (logged) its last row of gaps
+    hit: SmallArray  # (prefix caching) tokens found at its first admission
+    recovered: SmallArray  # (prefix caching) and at later ones
+
+
+class Gaps(NamedTuple):
+    """Where an attempt's tokens do not fall on consecutive decode steps; grows."""
+
+    attempt: SmallArray
+    tokens: SmallArray  # emitted before it
+    lost: SmallArray  # the first step without it
+    back: SmallArray  # the step in which it was admitted again; -1: it never was; KEPT: it stayed
+    resumed: SmallArray  # the step that brought its next token; -1: none before the next gap
+
+
+class Bursts(NamedTuple):
+    """(Speculation) each time that an attempt emitted tokens; grows."""
+
+    attempt: SmallArray
+    step: SmallArray
+    tokens: SmallArray
+
+
+class Pool(NamedTuple):
+    """(Prefix caching) the blocks; of fixed size, but for `row`, which grows with the seats."""
+
+    ends: IntArray  # of the queue of free blocks, and how many they are
+    holders: SmallArray  # by block: running attempts that hold it
+    name: IntArray  # by block; -1: it has none
+    ahead: SmallArray  # by free block: its neighbours in the queue
+    behind: SmallArray
+    table: SmallArray  # blocks, to be found by name
+    found: IntArray  # the leading blocks of whoever is looked at
+    row: SmallArray  # by seat: its blocks in the order of its sequence
 
 
 class Steps(NamedTuple):
@@ -141,6 +195,8 @@ class Seats(NamedTuple):
     room: IntArray  # tokens for which those still have room
     chunk: IntArray  # tokens it computes in the step in hand
     long: IntArray  # 1: its prompt is a long one
+    gap: IntArray  # the row of gaps that is open; -1: none
+    named: IntArray  # (prefix caching) leading blocks that were given names, or found by them
     stay: IntArray  # its entry among the stays
 
 

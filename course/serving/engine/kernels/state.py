@@ -50,6 +50,8 @@ class Rules(NamedTuple):
     window_s: float
     max_wait_s: float
     ageing_s: float
+    whole_fits: bool  # who is admitted must find blocks for all its known tokens
+    kept_blocks: int  # that an admission leaves free
 
 
 class Log(NamedTuple):
@@ -76,7 +78,7 @@ class Work(NamedTuple):
     due: IntArray  # heap of ends: the decode step of the last token, and the seat
     completing: IntArray  # seats whose prompt is computed by the step in hand
     stack: IntArray  # rows of gaps: preempted requests in front of the queue
-    running: IntArray  # (by the rules) seats in the order of admission; (static) the batch
+    running: IntArray  # (static) seats of the batch
     phases: IntArray  # decoders in each phase
     queue: SmallArray  # (not first-come) waiting requests
-    mark: SmallArray  # (not first-come) by request: NEW, TAKEN, or its row of gaps
+    mark: SmallArray  # (not first-come) by request: NEW, TAKEN, or its static batch

@@ -1,22 +1,20 @@
-"""The compiled step loops, all in this one file; no Python objects and no checks live here.
+"""The compiled loops whose steps cost O(1), however many run in them; no objects and no checks.
 
-Every function also runs uncompiled, with the same result bit for bit. There are three loops:
+Every function also runs uncompiled, with the same result bit for bit. There are two loops:
 
 - `run_continuous`: continuous batching. It rests on one fact: while all running requests fit into
   the token budget they are *decoders*, which make one token a step together, and at most one
   *partial*, the request admitted last, whose prompt is still being computed. So the step at which
   a decoder ends is known, as a count of decode steps, when its decoding begins, and whether it
   needs a KV block in a step is known from its *phase*, the residue of its context modulo the block
-  size. A step costs O(1), however many decode in it.
+  size.
 - `run_batches`: static batching, on the same ground.
-- `run_by_the_rules`: continuous batching with one running request looked at after the other, for
-  where the fact fails: decoders that stand still for want of budget, or victims by priority.
 
-All state is in the arrays of `_state`, so that a loop can stop when its log is full and go on when
-the caller has made room. Whole numbers that change are in `work.at`, named by the constants below.
-
-It is one file because numba's disk cache looks at the edit time of a function's own file only:
-were the loops to call into another file, they would outlive its changes.
+Where the fact fails (decoders that stand still for want of budget, victims by priority, blocks with
+names, several tokens a step, prompts alone) or the queue is not seen as it is, the loop of
+`kernels.service` runs. All state is in the records of `state`, so that a loop can stop when its log
+is full and go on when the caller has made room. Whole numbers that change are in `work.at`, named
+by the constants below.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -63,16 +61,15 @@ GAPS = 14  # rows of the table of gaps
 COMPLETING = 15  # seats whose prompt is completed by the step in hand
 RECENT = 16  # the oldest request that the adaptive window still counts
 QUEUED = 17  # entries in the queue, taken ones that were not removed yet included
-RUNNING = 18
-WAITING = 19  # requests in the queue
-OLDEST = 20  # the first that joined and was never taken from the queue
-BATCH = 21  # size of the static batch; 0 between batches
-NEXT_SEAT = 22  # of the batch, the first whose prompt is not all computed
-ENDED = 23  # of the batch, those that have ended and still count
-ENDED_KV = 24  # the tokens these hold
-BATCHES = 25  # static batches so far
-COSTLESS = 26  # four columns: the features of the step that would not last a time above 0 s
-AT_SIZE = 30
+WAITING = 18  # requests in the queue
+OLDEST = 19  # the first that joined and was never taken from the queue
+BATCH = 20  # size of the static batch; 0 between batches
+NEXT_SEAT = 21  # of the batch, the first whose prompt is not all computed
+ENDED = 22  # of the batch, those that have ended and still count
+ENDED_KV = 23  # the tokens these hold
+BATCHES = 24  # static batches so far
+COSTLESS = 25  # four columns: the features of the step that would not last a time above 0 s
+AT_SIZE = 29
 
 # --- why a loop returns --------------------------------------------------------------------------
 DONE = 1
@@ -82,7 +79,7 @@ BAD_COST = 3  # the next step would not last a finite time above 0 s
 CONTINUOUS, WINDOWED, ADAPTIVE, STATIC = 0, 1, 2, 3  # rules.batching
 BY_ARRIVAL = 4  # rules.order: first come, where the queue is a heap as for other orders
 
-# --- work.seat; `run_by_the_rules` knows no decoders, and keeps everything up ---------------------
+# --- work.seat -----------------------------------------------------------------------------------
 REQUEST = 0
 EMITTED = 1  # output tokens (of a decoder: at decode step SINCE)
 SINCE = 2
@@ -92,9 +89,7 @@ PHASE = 5
 BEFORE = 6  # neighbours among the decoders in the order of admission
 AFTER = 7
 GAP = 8  # row of the gap that is open, or -1
-CHUNK = 9  # (by the rules) tokens it computes in the step in hand
-DECODES = 10  # (by the rules) 1: that chunk is a decode
-SEAT_SIZE = 11
+SEAT_SIZE = 9
 
 SEAT_BITS = 24  # an entry of the heap of ends: decode step of the last token << 24 | seat
 SEAT_MASK = (1 << SEAT_BITS) - 1
@@ -110,7 +105,7 @@ KEPT = -2
 
 # --- work.mark -----------------------------------------------------------------------------------
 NEW = -1  # never taken from the queue
-TAKEN = -2  # 0 or above: preempted, and its row of gaps
+TAKEN = -2
 FIRST_BATCH = -3  # and below: taken into the static batch FIRST_BATCH - mark
 
 
@@ -228,7 +223,8 @@ def pop_user(at: IntArray, users: Users) -> int:
 @compiled(**INLINED)
 def never_fits(rules: Rules, tokens: int) -> bool:
     """Say whether a request that grows to `tokens` cached tokens can never be served."""
-    if rules.blocks >= 0 and blocks_for(tokens, rules.block_size) > rules.blocks:
+    most = rules.blocks - rules.kept_blocks
+    if rules.blocks >= 0 and blocks_for(tokens, rules.block_size) > most:
         return True
     return not rules.chunked and tokens > rules.budget
 
@@ -833,8 +829,8 @@ def chunk_that_fits(
             return 0
         chunk = budget
     if rules.blocks >= 0:
-        total = blocks_for(computed + chunk, rules.block_size)
-        if total > at[FREE] - reserved:
+        wanted = computed + (lacks if rules.whole_fits else chunk)
+        if blocks_for(wanted, rules.block_size) > at[FREE] - reserved - rules.kept_blocks:
             return 0
     return chunk
 
@@ -981,7 +977,7 @@ def mixed_step(
     decode_seqs = decoders + (1 if last_piece > 0 else 0)
     kv_tokens = last_piece + (at[KV_READ] if decoders > 0 else 0)
     seconds = step_seconds(rules.cost, price, tokens, pairs, decode_seqs, kv_tokens)
-    if not 0.0 < seconds < INF:
+    if not (seconds > 0.0 and now_s + seconds < INF):
         return refuse(at, tokens, pairs, decode_seqs, kv_tokens)
     log_step(at, rules, log, now_s + seconds, tokens, decode_seqs)
     at[KV_READ] += decoders
@@ -1055,246 +1051,6 @@ def run_continuous(
     return FULL
 
 
-# ======================================================== one running request after the other
-@compiled(**OPTIONS)
-def send_back(work: Work, load: Load, users: Users, rules: Rules, log: Log, place: int) -> None:
-    """Preempt the running request at `place` of the order of admission."""
-    at = work.at
-    seat = work.seat
-    me = work.running[place]
-    request = seat[me, REQUEST]
-    at[FREE] += seat[me, HELD]
-    leave_seat(work, me)
-    at[RUNNING] -= 1
-    for later in range(place, at[RUNNING]):
-        work.running[later] = work.running[later + 1]
-    log.preemptions[request] += 1
-    log.tokens[request] = seat[me, EMITTED]
-    row = open_gap(at, log.gaps, request, seat[me, EMITTED], at[STEPS])
-    work.mark[request] = row
-    if rules.order == PRIORITY:
-        enqueue(work, load, users, rules, request)
-    else:
-        work.stack[at[STACKED]] = row
-        at[STACKED] += 1
-
-
-@compiled(**OPTIONS)
-def victim_place(work: Work, load: Load, users: Users, rules: Rules) -> int:
-    """Return who is preempted: the last in order of admission, or the least urgent."""
-    worst = work.at[RUNNING] - 1
-    if rules.order == PRIORITY:
-        for place in range(worst):
-            one = work.seat[work.running[worst], REQUEST]
-            if goes_before(load, users, rules, one, work.seat[work.running[place], REQUEST]):
-                worst = place
-    return worst
-
-
-@compiled(**INLINED)
-def plan_chunk(work: Work, rules: Rules, me: int, chunk: int, decodes: int) -> None:
-    """Let a seat compute `chunk` tokens in the step in hand, in blocks that are free."""
-    seat = work.seat
-    seat[me, CHUNK] = chunk
-    seat[me, DECODES] = decodes
-    if rules.blocks >= 0:
-        held = blocks_for(seat[me, COMPUTED] + chunk, rules.block_size)
-        work.at[FREE] -= held - seat[me, HELD]
-        seat[me, HELD] = held
-
-
-@compiled(**INLINED)
-def plan_running(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> tuple[int, int]:
-    """Plan the running requests' part of a step; return the budget left and the victims."""
-    at = work.at
-    seat = work.seat
-    budget = rules.budget
-    victims = 0
-    place = 0
-    while place < at[RUNNING] and budget > 0:
-        me = work.running[place]
-        lacks = load.prompt[seat[me, REQUEST]] + seat[me, EMITTED] - seat[me, COMPUTED]
-        chunk = min(lacks, budget)
-        if rules.blocks >= 0:
-            total = blocks_for(seat[me, COMPUTED] + chunk, rules.block_size)
-            preempted_itself = False
-            while total - seat[me, HELD] > at[FREE] and not preempted_itself:
-                victim = victim_place(work, load, users, rules)
-                if victim < place:
-                    place -= 1
-                    budget += seat[work.running[victim], CHUNK]
-                preempted_itself = work.running[victim] == me
-                send_back(work, load, users, rules, log, victim)
-                victims += 1
-            if preempted_itself:
-                break
-        decodes = 1 if seat[me, EMITTED] > 0 and lacks == 1 else 0
-        plan_chunk(work, rules, me, chunk, decodes)
-        budget -= chunk
-        place += 1
-    return budget, victims
-
-
-@compiled(**OPTIONS)
-def plan_waiting(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, budget: int
-) -> int:
-    """Plan the waiting requests' part of a step; return how many were admitted."""
-    at = work.at
-    seat = work.seat
-    admitted = 0
-    while budget > 0 and at[VACANT] > 0 and at[WAITING] + at[STACKED] > 0:
-        request, place = first_in_queue(work, load, users, rules, log, now_s)
-        row = work.mark[request]
-        emitted = np.int64(0)
-        computed = np.int64(0)
-        if row >= 0:
-            emitted = np.int64(log.gaps[row, GAP_TOKENS])
-        else:
-            computed = np.int64(prefix_hit(load, rules, request))
-        lacks = load.prompt[request] + emitted - computed
-        chunk = min(lacks, budget)
-        if chunk < lacks and not rules.chunked:
-            break
-        if rules.blocks >= 0 and blocks_for(computed + chunk, rules.block_size) > at[FREE]:
-            break
-        take_from_queue(work, load, users, rules, request, place)
-        me = take_seat(work, request, emitted)
-        seat[me, COMPUTED] = computed
-        if row >= 0:
-            seat[me, GAP] = row
-            log.gaps[row, GAP_BACK] = at[STEPS]
-        else:
-            log.scheduled_s[request] = now_s
-        work.running[at[RUNNING]] = me
-        at[RUNNING] += 1
-        plan_chunk(work, rules, me, chunk, 0)
-        budget -= chunk
-        admitted += 1
-    return admitted
-
-
-@compiled(**INLINED)
-def plan_step(work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float) -> None:
-    """Plan one step by the page's rules."""
-    at = work.at
-    for place in range(at[RUNNING]):
-        work.seat[work.running[place], CHUNK] = 0
-    if rules.chunked:
-        budget, victims = plan_running(work, load, users, rules, log)
-        if victims == 0:
-            plan_waiting(work, load, users, rules, log, now_s, budget)
-    elif plan_waiting(work, load, users, rules, log, now_s, rules.budget) == 0:
-        plan_running(work, load, users, rules, log)
-
-
-@compiled(**INLINED)
-def take_step(work: Work, load: Load, rules: Rules, price: Price, log: Log, now_s: float) -> float:
-    """Let a planned step pass; return when it ends, `now_s` if it is empty, -1 if it is free."""
-    at = work.at
-    seat = work.seat
-    tokens = 0
-    pairs = 0
-    decode_seqs = 0
-    kv_tokens = 0
-    for place in range(at[RUNNING]):
-        me = work.running[place]
-        chunk = seat[me, CHUNK]
-        if chunk > 0 and seat[me, DECODES] == 1:
-            decode_seqs += 1
-            kv_tokens += load.prompt[seat[me, REQUEST]] + seat[me, EMITTED]
-        elif chunk > 0:
-            tokens += chunk
-            pairs += attention_pairs(seat[me, COMPUTED], chunk)
-    if tokens + decode_seqs == 0:
-        return now_s
-    seconds = step_seconds(rules.cost, price, tokens, pairs, decode_seqs, kv_tokens)
-    if not 0.0 < seconds < INF:
-        return refuse(at, tokens, pairs, decode_seqs, kv_tokens)
-    log_step(at, rules, log, now_s + seconds, tokens, decode_seqs)
-    return now_s + seconds
-
-
-@compiled(**INLINED)
-def emit_token(work: Work, log: Log, me: int, now_s: float) -> None:
-    """Let a seat whose known tokens are all computed emit one token."""
-    seat = work.seat
-    request = seat[me, REQUEST]
-    if seat[me, EMITTED] == 0:
-        log.first_token_s[request] = now_s
-        log.first_step[request] = work.at[STEPS] - 1
-    if seat[me, GAP] >= 0:
-        log.gaps[seat[me, GAP], GAP_RESUMED] = work.at[STEPS] - 1
-        seat[me, GAP] = -1
-    seat[me, EMITTED] += 1
-
-
-@compiled(**INLINED)
-def settle_step(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, decoding: bool
-) -> None:
-    """Give each running request what the step just done brought it."""
-    at = work.at
-    seat = work.seat
-    kept = 0
-    for place in range(at[RUNNING]):
-        me = work.running[place]
-        request = seat[me, REQUEST]
-        known = load.prompt[request] + seat[me, EMITTED]
-        if seat[me, CHUNK] > 0:
-            seat[me, COMPUTED] += seat[me, CHUNK]
-            if seat[me, COMPUTED] == known:
-                emit_token(work, log, me, now_s)
-        elif decoding and seat[me, GAP] < 0 and seat[me, EMITTED] > 0:
-            # it stood still while others decoded
-            step = at[STEPS] - 1
-            row = open_gap(at, log.gaps, request, seat[me, EMITTED], step)
-            log.gaps[row, GAP_BACK] = KEPT
-            seat[me, GAP] = row
-        if seat[me, EMITTED] == load.output[request]:
-            at[FREE] += seat[me, HELD]
-            leave_seat(work, me)
-            end_request(at, users, log, request, load.output[request], now_s)
-        else:
-            work.running[kept] = me
-            kept += 1
-    at[RUNNING] = kept
-
-
-@compiled(**OPTIONS)
-def run_by_the_rules(
-    clock_s: FloatArray,
-    work: Work,
-    load: Load,
-    users: Users,
-    rules: Rules,
-    price: Price,
-    log: Log,
-) -> int:
-    """Run until all is served, the horizon is reached or the log is full; return which it was."""
-    at = work.at
-    now_s = clock_s[0]
-    while has_room(work, rules, log):
-        clock_s[0] = now_s
-        if at[RUNNING] == 0:
-            now_s = start_s(at, load, users, rules, log.status, now_s)
-        else:
-            send_until(at, load, users, rules, log.status, now_s)
-        if not now_s < rules.horizon_s:
-            return DONE
-        enqueue_joined(work, load, users, rules, log.status)
-        plan_step(work, load, users, rules, log, now_s)
-        steps = at[STEPS]
-        decode_steps = at[DECODE_STEPS]
-        now_s = take_step(work, load, rules, price, log, now_s)
-        if now_s < 0.0:
-            return BAD_COST
-        if at[STEPS] > steps:
-            settle_step(work, load, users, rules, log, now_s, at[DECODE_STEPS] > decode_steps)
-    clock_s[0] = now_s
-    return FULL
-
-
 # ================================================================================ static batches
 @compiled(**OPTIONS)
 def batch_start_s(
@@ -1330,7 +1086,7 @@ def form_batch(work: Work, load: Load, users: Users, rules: Rules, log: Log, now
         if rules.blocks >= 0:
             final = load.prompt[request] + load.output[request] - 1
             reserved += blocks_for(final, rules.block_size)
-            if reserved > rules.blocks:
+            if reserved > rules.blocks - rules.kept_blocks:
                 break
         take_from_queue(work, load, users, rules, request, place)
         me = take_seat(work, request, 0)
@@ -1366,7 +1122,7 @@ def prefill_batch(
         if chunk == lacks:
             at[NEXT_SEAT] += 1
     seconds = step_seconds(rules.cost, price, tokens, pairs, 0, 0)
-    if not 0.0 < seconds < INF:
+    if not (seconds > 0.0 and now_s + seconds < INF):
         return refuse(at, tokens, pairs, 0, 0)
     log_step(at, rules, log, now_s + seconds, tokens, 0)
     return now_s + seconds
@@ -1423,9 +1179,6 @@ def close_run(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> N
     for place in range(at[STACKED]):
         row = work.stack[place]
         log.tokens[log.gaps[row, GAP_REQUEST]] = log.gaps[row, GAP_TOKENS]
-    for place in range(at[RUNNING]):
-        me = work.running[place]
-        log.tokens[work.seat[me, REQUEST]] = work.seat[me, EMITTED]
 
 
 # =============================================================================== reading the log
