@@ -1,9 +1,10 @@
 """A slow reference of the engine: one step at a time, one token at a time, lists and loops.
 
 What lives here: the engine's page put into the most obvious code, so that a reader can check it
-line by line, and a fast engine against it, timestamp by timestamp. What does not: speed,
-validation of input, metrics, and anything imported from `course`. Sentences in quotation marks
-are the page's own; "Rule n" is the n-th rule of its continuous batching.
+line by line, and a fast engine against it, timestamp by timestamp: who sends when, when a step
+begins, static batching, and the record. How a step is put together is in `reference_scheduler`.
+What does not: speed, validation of input, metrics, and anything imported from `course`. Sentences
+in quotation marks are the page's own; "Rule n" is the n-th rule of its continuous batching.
 
 Readings of the page
 ====================
@@ -176,6 +177,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.reference_scheduler import (
+    Dials,
+    Job,
+    Piece,
+    Scheduler,
+    blocks_for,
+    cache_full_blocks,
+    compute,
+    features,
+    give_blocks_back,
+    grow,
+    is_idle,
+    is_rejected,
+    kept_blocks,
+    leave_seat,
+    see_arrivals,
+    sort_queue,
+    step_of_work,
+    step_seconds,
+)
+
 FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = range(5)
 
 
@@ -183,62 +205,30 @@ FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = range(5)
 # Nouns
 # ---------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Config:
-    """Everything that decides what the engine does, besides the lengths, the sends and the cost."""
+class Config(Dials):
+    """Everything that decides what the engine does, besides the lengths, the sends and the cost.
 
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    enable_chunked_prefill: bool = True
-    num_kv_blocks: int | None = None
-    block_size: int = 16
+    `batching` may be continuous, single, static, windowed, adaptive, sglang.
+    """
+
     horizon_s: float | None = None
-    batching: str = "continuous"  # continuous, single, static, windowed, adaptive
     batch_size: int | None = None  # static's B
     window_s: float | None = None  # w of static, windowed and adaptive
-    order: str = "fcfs"  # fcfs, sjf, priority
     predicted_output_tokens: Sequence[float] | None = None
-    max_wait_s: float | None = None
     priority: Sequence[float] | None = None
-    ageing_s: float | None = None
     cached_prefix_tokens: Sequence[int] | None = None
     max_steps: int = 1_000_000
 
 
-@dataclass(eq=False)
-class Request:
-    """One offered request and all that the engine knows about it."""
+@dataclass(eq=False, kw_only=True)
+class Request(Job):
+    """One offered request: the k-th of the workload, which is the k-th sent."""
 
-    index: int  # k: the k-th request of the workload, which is the k-th sent
     user: int
-    arrival_s: float
-    prompt: int
-    output: int
-    hit: int  # tokens of prefix-cache hit that still wait for the first scheduling
-    predicted: float
-    priority_key: float
-    emitted: int = 0
-    computed: int = 0  # tokens whose KV exists
-    blocks: int = 0  # KV blocks held
-    preempted: bool = False  # it has been put to the front of the queue
     status: int = UNFINISHED
     scheduled_s: float = math.nan
     finish_s: float = math.nan
-    preemptions: int = 0
     token_times: list[float] = field(default_factory=list)
-
-    @property
-    def lacks(self) -> int:
-        """Tokens of the prompt and of the emitted ones that have no KV yet."""
-        return self.prompt + self.emitted - self.computed
-
-
-@dataclass
-class Piece:
-    """What one request does in one step: `tokens` computed, as decode or as prefill."""
-
-    request: Request
-    tokens: int
-    decodes: bool
 
 
 @dataclass
@@ -252,6 +242,8 @@ class ReferenceRun:
     first_token_s: list[float] = field(default_factory=list)
     finish_s: list[float] = field(default_factory=list)
     preemptions: list[int] = field(default_factory=list)
+    prefix_hit_tokens: list[int] = field(default_factory=list)
+    recovered_tokens: list[int] = field(default_factory=list)
     token_times_s: list[list[float]] = field(default_factory=list)
     step_start_s: list[float] = field(default_factory=list)
     step_end_s: list[float] = field(default_factory=list)
@@ -265,6 +257,7 @@ class ReferenceRun:
     self_preemptions: int = 0
     withdrawals: int = 0
     empty_passes: int = 0
+    reached: dict[str, int] = field(default_factory=dict)
 
     def token_times(self, i: int) -> list[float]:
         """Return the time of every output token of request i, in seconds."""
@@ -292,10 +285,11 @@ class Senders:
         self.sent = 0
 
     def next_send_s(self) -> float | None:
-        """Return when the next request arrives; None where none is offered any more."""
+        """Return when the next request joins; None where none is offered any more."""
         if not self.pending or self.sent == len(self.prompt_tokens):
             return None
-        at = self.pending[0][0]
+        # "a request sent at s joins the server (gate, rejection, queue) at s + f"
+        at = self.pending[0][0] + self.config.front_end_s
         # "requests that arrive later [than the horizon] are not offered"
         if self.config.horizon_s is not None and at > self.config.horizon_s:
             return None
@@ -303,7 +297,8 @@ class Senders:
 
     def send(self) -> Request:
         """Take the next send: "the k-th request of the workload is the k-th sent"."""
-        at, user = heapq.heappop(self.pending)
+        sent_s, user = heapq.heappop(self.pending)
+        at = sent_s + self.config.front_end_s
         k = self.sent
         self.sent += 1
         c = self.config
@@ -316,12 +311,24 @@ class Senders:
         key = 0.0 if c.priority is None else float(c.priority[k])
         if c.ageing_s is not None:
             key = key + at / c.ageing_s
-        return Request(k, user, at, prompt, output, hit, float(predicted), key)
+        return Request(
+            serial=k,
+            row=k,
+            user=user,
+            sent_s=sent_s,
+            arrival_s=at,
+            joined_s=at,
+            prompt=prompt,
+            output=output,
+            hit=hit,
+            predicted=float(predicted),
+            priority_key=key,
+        )
 
     def ended(self, request: Request, at: float) -> None:
         """Note that a request ended: a closed loop's user sends again a think time later."""
         if self.think_s is not None:
-            heapq.heappush(self.pending, (at + self.think_s[request.index], request.user))
+            heapq.heappush(self.pending, (at + self.think_s[request.row], request.user))
 
     def nothing_acceptable_can_come(self) -> bool:
         """Tell whether no arrival can complete a static batch any more (reading 26)."""
@@ -333,16 +340,13 @@ class Senders:
         return True
 
 
-@dataclass
-class Engine:
+@dataclass(kw_only=True)
+class Engine(Scheduler):
     """The engine's state between two steps."""
 
     config: Config
-    cost: tuple[float, float, float, float, float]
+    cost: tuple[float, ...]
     senders: Senders
-    t: float = 0.0
-    waiting: list[Request] = field(default_factory=list)
-    running: list[Request] = field(default_factory=list)  # in order of latest admission
     batch: list[Request] = field(default_factory=list)  # static only: the batch in progress
     offered: list[Request] = field(default_factory=list)
     record: ReferenceRun = field(default_factory=ReferenceRun)
@@ -398,9 +402,9 @@ def run_case(case: dict[str, Any]) -> ReferenceRun:
 # ---------------------------------------------------------------------------------------------
 def run_engine(senders: Senders, cost: tuple[float, ...], config: Config) -> ReferenceRun:
     """Take one step after the other until nothing is left, or the horizon is reached."""
-    fixed, token, pair, seq, kv = (float(x) for x in cost)
     config = check_config(config)
-    engine = Engine(config, (fixed, token, pair, seq, kv), senders)
+    prices = tuple(float(x) for x in cost)
+    engine = Engine(dials=config, config=config, cost=prices, senders=senders)
     while True:
         start = next_start(engine)
         if start is None:
@@ -423,10 +427,10 @@ def run_engine(senders: Senders, cost: tuple[float, ...], config: Config) -> Ref
 
 def check_config(c: Config) -> Config:
     """Refuse what the page gives no meaning to; give `single` its one seat."""
-    if c.batching not in ("continuous", "single", "static", "windowed", "adaptive"):
+    if c.batching not in ("continuous", "single", "static", "windowed", "adaptive", "sglang"):
         raise ValueError(f"batching is {c.batching!r}")
-    if c.order not in ("fcfs", "sjf", "priority"):
-        raise ValueError(f"order is {c.order!r}")
+    if c.enable_prefix_caching and c.cached_prefix_tokens is not None:
+        raise ValueError("cached_prefix_tokens is given by hand; enable_prefix_caching finds them")
     if c.batching in ("windowed", "adaptive") and c.window_s is None:
         raise ValueError(f"window_s is missing; batching={c.batching!r} needs one")
     if c.batching == "static":
@@ -441,30 +445,14 @@ def check_config(c: Config) -> Config:
 
 def take_step(engine: Engine) -> None:
     """Schedule, price and complete one step that begins at `engine.t`."""
-    c = engine.config
     ended_slots: list[Request] = []
-    if c.batching == "static":
+    if engine.config.batching == "static":
         pieces, ended_slots = schedule_static(engine)
     else:
-        pieces = schedule_continuous(engine)
-        while not pieces:
-            # Reading 23: a pass that left nothing scheduled was no step.
-            engine.record.empty_passes += 1
-            pieces = schedule_continuous(engine)
+        see_arrivals(engine)
+        pieces = step_of_work(engine)
 
-    # Rule 4, the features.
-    prefill_tokens = prefill_pairs = decode_seqs = kv_tokens = 0
-    for piece in pieces:
-        r = piece.request
-        if piece.decodes:
-            # "sum over decoding requests of prompt + tokens emitted before this step"
-            decode_seqs += 1
-            kv_tokens += r.prompt + r.emitted
-        else:
-            # "c * done + c(c + 1)/2; recompute counts as prefill"
-            n = piece.tokens
-            prefill_tokens += n
-            prefill_pairs += n * r.computed + n * (n + 1) // 2
+    prefill_tokens, prefill_pairs, decode_seqs, kv_tokens = features(pieces)
     for r in ended_slots:
         # static: "an ended slot still counts in decode sequences, and its KV stays read [...]
         # at its final length"
@@ -472,8 +460,9 @@ def take_step(engine: Engine) -> None:
         kv_tokens += r.prompt + r.output - 1
 
     start = engine.t
-    features = (prefill_tokens, prefill_pairs, decode_seqs, kv_tokens)
-    engine.t = start + step_seconds(engine.cost, features)
+    engine.t = start + step_seconds(
+        engine.cost, (prefill_tokens, prefill_pairs, decode_seqs, kv_tokens)
+    )
 
     record = engine.record
     record.step_start_s.append(start)
@@ -483,26 +472,25 @@ def take_step(engine: Engine) -> None:
     record.step_decode_seqs.append(decode_seqs)
     record.step_kv_tokens.append(kv_tokens)
     record.step_seqs.append(len(pieces) + len(ended_slots))
-    if c.num_kv_blocks is not None:
-        record.step_kv_blocks.append(sum(r.blocks for r in engine.running + engine.batch))
+    if engine.pool is not None:
+        record.step_kv_blocks.append(engine.pool.held())
 
     # Rule 5: "At its end each scheduled request has its tokens computed. One that now lacks
     # none emits a token [...]; at output_tokens it is finished and its blocks are free for the
     # next step."
-    for piece in pieces:
-        r = piece.request
+    emits = [compute(engine, piece) for piece in pieces]
+    cache_full_blocks(engine, pieces)
+    for piece, tokens in zip(pieces, emits, strict=True):
+        r = piece.job
         if math.isnan(r.scheduled_s):
             r.scheduled_s = start
-        r.computed += piece.tokens
-        if r.lacks == 0:
-            r.emitted += 1
-            r.token_times.append(engine.t)
-            if r.emitted == r.output:
-                finish(engine, r)
+        r.token_times.extend([engine.t] * tokens)
+        if r.emitted == r.output:
+            finish(engine, r)
     if engine.batch and all(r.emitted == r.output for r in engine.batch):
         # static: "the next batch forms when the last has ended"
         for r in engine.batch:
-            r.blocks = 0
+            give_blocks_back(engine, r)
         engine.batch = []
 
 
@@ -512,40 +500,12 @@ def finish(engine: Engine, r: Request) -> None:
     r.finish_s = engine.t
     engine.senders.ended(r, engine.t)
     if r in engine.running:  # static: the slot and its blocks stay until the batch ends
-        engine.running.remove(r)
-        r.blocks = 0
-
-
-def step_seconds(cost: tuple[float, ...], features: tuple[int, int, int, int]) -> float:
-    """Sum the cost's terms "left to right in the order of the features", the fixed one first."""
-    fixed, per_token, per_pair, per_seq, per_kv = cost
-    tokens, pairs, seqs, kv = features
-    seconds = fixed
-    seconds = seconds + per_token * tokens
-    seconds = seconds + per_pair * pairs
-    seconds = seconds + per_seq * seqs
-    seconds = seconds + per_kv * kv
-    if not (seconds > 0 and math.isfinite(seconds)):
-        raise ValueError(f"cost gives a step of {seconds} s for features {features}; must be > 0")
-    return seconds
+        leave_seat(engine, r)
 
 
 # ---------------------------------------------------------------------------------------------
 # Arrivals, and when the next step begins
 # ---------------------------------------------------------------------------------------------
-def blocks_for(tokens: int, c: Config) -> int:
-    """Return ceil(tokens / block_size)."""
-    return (tokens + c.block_size - 1) // c.block_size
-
-
-def is_rejected(prompt: int, output: int, c: Config) -> bool:
-    """Rule 1: the whole request needs more blocks, or a larger budget, than there is."""
-    tokens = prompt + output - 1
-    if c.num_kv_blocks is not None and blocks_for(tokens, c) > c.num_kv_blocks:
-        return True
-    return not c.enable_chunked_prefill and tokens > c.max_num_batched_tokens
-
-
 def join(engine: Engine, t: float) -> None:
     """Rule 1: every request with arrival <= t has joined the tail, unless it is rejected."""
     while True:
@@ -569,7 +529,12 @@ def next_start(engine: Engine) -> float | None:
     # that is not rejected."
     t = engine.t
     join(engine, t)
-    if engine.running or any(r.arrival_s < t for r in engine.waiting):
+    if engine.config.async_scheduling:
+        # "An engine with nobody running and nobody visible waiting is idle: it starts at once at
+        # the end of its step or at the next joining, whichever is later"
+        if not is_idle(engine) or engine.waiting:
+            return t
+    elif engine.running or any(r.arrival_s < t for r in engine.waiting):
         return t
     # The engine is idle (reading 30): nobody is there who arrived before t.
     while not engine.waiting:
@@ -644,168 +609,6 @@ def next_start_static(engine: Engine) -> float | None:
 
 
 # ---------------------------------------------------------------------------------------------
-# Continuous batching: rules 2 and 3
-# ---------------------------------------------------------------------------------------------
-def schedule_continuous(engine: Engine) -> list[Piece]:
-    """Choose what the step computes; admissions, preemptions and blocks are done on the way."""
-    if not engine.config.enable_chunked_prefill:
-        # "If any was taken, the step prefills those alone and decode stands still; if none, the
-        # step runs the running requests by rule 2."
-        taken = admit_whole(engine)
-        if taken:
-            return taken
-        pieces, _, _ = run_running(engine)
-        return pieces
-    pieces, budget, somebody_preempted = run_running(engine)
-    # Rule 3: "If nobody was preempted in this step"
-    if not somebody_preempted:
-        pieces = pieces + admit_chunks(engine, budget)
-    return pieces
-
-
-def run_running(engine: Engine) -> tuple[list[Piece], int, bool]:
-    """Rule 2. Returns the pieces, the budget left, and whether anybody was preempted."""
-    c = engine.config
-    pieces: list[Piece] = []
-    budget = c.max_num_batched_tokens
-    somebody_preempted = False
-    position = 0
-    # "in the order of their latest admission, until the budget is used up (those left keep
-    # their seat and blocks and stand still)"
-    while position < len(engine.running) and budget > 0:
-        r = engine.running[position]
-        # "a request that has emitted a token and lacks exactly one token of KV decodes [...];
-        # any other prefills min(what it lacks, budget left)"
-        decodes = r.emitted >= 1 and r.lacks == 1
-        n = min(r.lacks, budget)
-        # "Each first gets the KV blocks for its new total [...] While too few are free, the last
-        # running request is preempted (itself, if it is the last)"
-        while blocks_for(r.computed + n, c) - r.blocks > free_blocks(engine):
-            victim = choose_victim(engine)
-            somebody_preempted = True
-            if engine.running.index(victim) < position:
-                # Reading 22, under priority only: it leaves the step, its tokens go back.
-                position -= 1
-                for piece in list(pieces):
-                    if piece.request is victim:
-                        pieces.remove(piece)
-                        budget += piece.tokens
-                        engine.record.withdrawals += 1
-            preempt(engine, victim)
-            if victim is r:
-                # "If the request preempted itself, the running pass ends."
-                engine.record.self_preemptions += 1
-                return pieces, budget, True
-        r.blocks = blocks_for(r.computed + n, c)
-        pieces.append(Piece(r, n, decodes))
-        budget -= n
-        position += 1
-    return pieces, budget, somebody_preempted
-
-
-def free_blocks(engine: Engine) -> float:
-    """Return how many KV blocks nobody holds; infinitely many where KV is unlimited."""
-    if engine.config.num_kv_blocks is None:
-        return math.inf
-    return engine.config.num_kv_blocks - sum(r.blocks for r in engine.running)
-
-
-def choose_victim(engine: Engine) -> Request:
-    """The last running request; under `priority` the lowest (largest key, then latest)."""
-    if engine.config.order == "priority":
-        return max(engine.running, key=lambda r: (r.priority_key, r.index))
-    return engine.running[-1]
-
-
-def preempt(engine: Engine, r: Request) -> None:
-    """Rule 2: "its blocks are freed, its computed tokens forgotten, its emitted tokens kept
-    [...], and it goes to the *front* of the waiting queue".
-    """
-    engine.running.remove(r)
-    r.blocks = 0
-    r.computed = 0
-    r.preempted = True
-    r.preemptions += 1
-    engine.waiting.insert(0, r)
-
-
-def admit_chunks(engine: Engine, budget: int) -> list[Piece]:
-    """Rule 3: waiting requests from the head, while budget > 0 and running < max_num_seqs."""
-    c = engine.config
-    sort_waiting(engine)
-    pieces: list[Piece] = []
-    while engine.waiting and budget > 0 and len(engine.running) < c.max_num_seqs:
-        r = engine.waiting[0]
-        # "each takes min(what it lacks, budget left)", the hit counting as computed
-        n = min(r.lacks - r.hit, budget)
-        # "the first whose blocks *for that chunk* do not fit stops the pass (head-of-line)"
-        if blocks_for(r.hit + n, c) > free_blocks(engine):
-            break
-        admit(engine, r, n)
-        pieces.append(Piece(r, n, decodes=False))
-        budget -= n
-    return pieces
-
-
-def admit_whole(engine: Engine) -> list[Piece]:
-    """Prefill first: "requests are taken whole (prompt + emitted) while they fit into what is
-    left of the budget, the blocks and the seats; the first that does not stops the pass".
-    """
-    c = engine.config
-    sort_waiting(engine)
-    pieces: list[Piece] = []
-    budget = c.max_num_batched_tokens
-    while engine.waiting and len(engine.running) < c.max_num_seqs:
-        r = engine.waiting[0]
-        n = r.lacks - r.hit
-        if n > budget or blocks_for(r.hit + n, c) > free_blocks(engine):
-            break
-        admit(engine, r, n)
-        pieces.append(Piece(r, n, decodes=False))
-        budget -= n
-    return pieces
-
-
-def admit(engine: Engine, r: Request, n: int) -> None:
-    """Give the head of the queue a seat, its prefix hit, and the blocks for n more tokens."""
-    engine.waiting.remove(r)
-    engine.running.append(r)
-    start_computing(r, n, engine.config)
-
-
-def start_computing(r: Request, n: int, c: Config) -> None:
-    """Prefix hits: "already computed when first scheduled and held in blocks of their own;
-    forgotten, with the rest, on preemption".
-    """
-    r.computed += r.hit
-    r.hit = 0
-    r.blocks = blocks_for(r.computed + n, c)
-
-
-def sort_waiting(engine: Engine) -> None:
-    """Put the queue in its order at the step's start (readings 19 to 21).
-
-    Preempted requests stand at the list's front already and arrivals at its tail; the sort is
-    stable, so equal keys keep that.
-    """
-    c, t = engine.config, engine.t
-
-    def sjf(r: Request) -> tuple[int, float, int]:
-        if r.preempted:
-            return (0, 0.0, 0)
-        # "a request that has waited longer than max_wait_s goes before all others"
-        if c.max_wait_s is not None and t - r.arrival_s > c.max_wait_s:
-            return (1, 0.0, r.index)
-        # "by predicted output tokens (ties by arrival)"
-        return (2, r.predicted, r.index)
-
-    if c.order == "sjf":
-        engine.waiting.sort(key=sjf)
-    elif c.order == "priority":
-        engine.waiting.sort(key=lambda r: (r.priority_key, r.index))
-
-
-# ---------------------------------------------------------------------------------------------
 # Static batching
 # ---------------------------------------------------------------------------------------------
 def schedule_static(engine: Engine) -> tuple[list[Piece], list[Request]]:
@@ -824,7 +627,10 @@ def schedule_static(engine: Engine) -> tuple[list[Piece], list[Request]]:
             n = min(lacks, budget)
             if n == 0 or (not c.enable_chunked_prefill and n < lacks):
                 break
-            start_computing(r, n, c)
+            # "already computed when first scheduled and held in blocks of their own"
+            r.computed += r.hit
+            r.hit = 0
+            grow(engine, r, r.computed + n)
             pieces.append(Piece(r, n, decodes=False))
             budget -= n
         return pieces, []
@@ -832,7 +638,7 @@ def schedule_static(engine: Engine) -> tuple[list[Piece], list[Request]]:
     ended_slots = [r for r in engine.batch if r.emitted == r.output]
     live = [r for r in engine.batch if r.emitted < r.output]
     for r in live:
-        r.blocks = blocks_for(r.computed + 1, c)
+        grow(engine, r, r.computed + 1)
     return [Piece(r, 1, decodes=True) for r in live], ended_slots
 
 
@@ -840,12 +646,12 @@ def form_batch(engine: Engine) -> None:
     """Take the first B of the queue, as far as their final lengths fit the blocks (reading 27)."""
     c = engine.config
     assert c.batch_size is not None
-    sort_waiting(engine)
+    sort_queue(engine, engine.waiting)
     reserved = 0
     while engine.waiting and len(engine.batch) < c.batch_size:
         r = engine.waiting[0]
         reserved += blocks_for(r.prompt + r.output - 1, c)
-        if c.num_kv_blocks is not None and reserved > c.num_kv_blocks:
+        if c.num_kv_blocks is not None and reserved > c.num_kv_blocks - kept_blocks(c):
             break
         engine.waiting.remove(r)
         engine.batch.append(r)
@@ -858,12 +664,18 @@ def finish_record(engine: Engine) -> ReferenceRun:
     """Write each offered request's outcome; whatever has not ended is UNFINISHED."""
     record = engine.record
     for r in engine.offered:
-        record.arrival_s.append(r.arrival_s)
+        record.arrival_s.append(r.sent_s)
         record.user.append(r.user)
         record.status.append(r.status)
         record.scheduled_s.append(r.scheduled_s)
         record.first_token_s.append(r.token_times[0] if r.token_times else math.nan)
         record.finish_s.append(r.finish_s)
         record.preemptions.append(r.preemptions)
+        record.prefix_hit_tokens.append(r.prefix_hit_tokens)
+        record.recovered_tokens.append(r.recovered_tokens)
         record.token_times_s.append(r.token_times)
+    record.self_preemptions = engine.reached["preempted itself"]
+    record.withdrawals = engine.reached["withdrawn"]
+    record.empty_passes = engine.reached["empty pass"]
+    record.reached = dict(engine.reached)
     return record

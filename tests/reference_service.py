@@ -3,9 +3,9 @@
 What lives here: the rules of the service put into the most obvious code, one event at a time, one
 step at a time, one token at a time, with lists that are searched from end to end. What does not:
 speed, validation of input, metrics, and anything of `course` besides the hash that spreads
-retries. It repeats the engine's own rules (batching, KV blocks, preemption, orders) rather than
-importing them from `reference_engine`, because here the client's clock runs between the steps;
-`test_reference_service` holds the two equal where nobody gives up and nobody is refused.
+retries. How a step is put together is in `reference_scheduler`, for this and for
+`reference_engine`; `test_reference_service` holds the two equal where nobody gives up and nobody is
+refused.
 
 Notation: an *attempt* is one sending of a row of the workload. It has prompt P, output O, `emitted`
 tokens so far e, `computed` KV tokens c; it lacks P + e - c. t is a step's start, e its end.
@@ -13,8 +13,9 @@ tokens so far e, `computed` KV tokens c; it lacks P + e - c. t is a step's start
 Readings
 ========
 1.  All readings of `reference_engine` for continuous batching (its numbers 1 to 23) hold. What is
-    said there of a request's arrival and index holds here for an attempt's `sent_s` and its place
-    in the order of sending. `fcfs` is the order in which attempts joined the queue.
+    said there of a request's arrival and index holds here for the time at which an attempt joins
+    the server and its place in the order of joining. `fcfs` is the order in which attempts joined
+    the queue.
 2.  Never fits: judged with the row's full output. Refused, and never sent again: it would be
     refused for ever.
 3.  A client's limits are set when it sends, before the verdict: they count the row's full output,
@@ -48,6 +49,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.reference_scheduler import (
+    Dials,
+    Job,
+    LongPrompts,
+    Scheduler,
+    cache_full_blocks,
+    compute,
+    features,
+    give_blocks_back,
+    is_rejected,
+    leave_seat,
+    queue_of,
+    see_arrivals,
+    step_of_work,
+    step_seconds,
+)
+
 FINISHED, REJECTED, TIMED_OUT, CANCELLED, UNFINISHED = range(5)
 ACCEPT, QUEUE, DEGRADE, REJECT = range(4)
 VERDICTS = {"accept": ACCEPT, "queue": QUEUE, "degrade": DEGRADE, "reject": REJECT}
@@ -57,20 +75,6 @@ MOST_STEPS = 100_000
 # ---------------------------------------------------------------------------------------------
 # Nouns: the fields are the ones that the fast implementation takes, with the same meaning
 # ---------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Config:
-    """The engine's dials."""
-
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 2048
-    enable_chunked_prefill: bool = True
-    num_kv_blocks: int | None = None
-    block_size: int = 16
-    order: str = "fcfs"  # fcfs, sjf, priority
-    max_wait_s: float | None = None  # of sjf
-    ageing_s: float | None = None  # of priority
-
-
 @dataclass(frozen=True)
 class Patience:
     """A client's limits, and whether the server learns that the client went away."""
@@ -112,16 +116,6 @@ class Admission:
 
 
 @dataclass(frozen=True)
-class LongPrompts:
-    """A queue of their own for prompts of more than `over_tokens`."""
-
-    over_tokens: int
-    chunk_tokens: int | None = None
-    max_running: int | None = None
-    max_wait_s: float | None = None
-
-
-@dataclass(frozen=True)
 class Seen:
     """What a Python policy sees of the attempt."""
 
@@ -150,49 +144,22 @@ class State(NamedTuple):
     predicted_wait_s: float
 
 
-@dataclass(eq=False)
-class Attempt:
+@dataclass(eq=False, kw_only=True)
+class Attempt(Job):
     """One sending of a row, and all that client and server know about it."""
 
-    serial: int  # its place in the order of sending
-    row: int
     user: int
     number: int  # 1 is the first attempt
-    sent_s: float
-    prompt: int
-    output: int
-    predicted: int
     priority: float
     tenant: str
-    priority_key: float
-    hit: int  # tokens of prefix-cache hit that still wait for the first scheduling
     first_token_deadline_s: float
     end_deadline_s: float
     verdict: int = REJECT
     status: int = UNFINISHED
     gave_up: bool = False
-    joined_s: float = math.nan
-    emitted: int = 0
-    computed: int = 0  # positions whose KV exists
-    had: int = 0  # positions whose KV has existed at any time
-    blocks: int = 0
-    preempted: bool = False
     scheduled_s: float = math.nan
     first_token_s: float = math.nan
     end_s: float = math.nan
-    computed_tokens: int = 0
-    recomputed_tokens: int = 0
-    preemptions: int = 0
-
-    @property
-    def lacks(self) -> int:
-        """Tokens of the prompt and of the emitted ones that have no KV yet."""
-        return self.prompt + self.emitted - self.computed
-
-    @property
-    def decodes(self) -> bool:
-        """Whether what it does next is a decode."""
-        return self.emitted >= 1 and self.lacks - self.hit == 1
 
 
 class Send(NamedTuple):
@@ -203,14 +170,6 @@ class Send(NamedTuple):
     number: int
     row: int | None
     user: int
-
-
-class Piece(NamedTuple):
-    """What one attempt does in one step."""
-
-    attempt: Attempt
-    tokens: int
-    decodes: bool
 
 
 @dataclass
@@ -247,27 +206,21 @@ class Record:
         return [[a for a in self.attempts if a.row == row] for row in rows]
 
 
-@dataclass
-class Service:
+@dataclass(kw_only=True)
+class Service(Scheduler):
     """Clients, gate and engine between two events."""
 
     case: dict[str, Any]
-    config: Config
     cost: tuple[float, ...]
     patience: Patience
     retry: Retry
     admission: Admission
-    long_prompts: LongPrompts | None
     think_s: float | None  # None: open loop
     horizon_s: float
     seed: int
-    t: float = 0.0
     sends: list[Send] = field(default_factory=list)
     rows_sent: int = 0
     gate: list[Attempt] = field(default_factory=list)
-    waiting: list[Attempt] = field(default_factory=list)
-    long_waiting: list[Attempt] = field(default_factory=list)
-    running: list[Attempt] = field(default_factory=list)  # in order of latest admission
     pace: float | None = None
     retry_bucket: float = 0.0
     tenant_buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # level, at
@@ -282,16 +235,16 @@ def reference_service(case: dict[str, Any]) -> Record:
 
     `prompt_tokens`, `output_tokens`, `cost` (five coefficients) and either `arrival_s` or
     `user_starts_s` with `think_s`; of the row also `predicted_output_tokens`, `priority`,
-    `cached_prefix_tokens`, `label`; the fields of `Config`; `patience`, `retry`, `admission`,
+    `cached_prefix_tokens`, `label`; the fields of `Dials`; `patience`, `retry`, `admission`,
     `long_prompts` as dictionaries; `horizon_s`, `seed`. With `cache_came_along` every attempt
     arrives with its prompt's KV and one token emitted (the decode pool).
     """
-    known = {name: case[name] for name in Config.__dataclass_fields__ if name in case}
+    known = {name: case[name] for name in Dials.__dataclass_fields__ if name in case}
     limits = case.get("long_prompts")
     horizon_s = case.get("horizon_s")
     service = Service(
         case=case,
-        config=Config(**known),
+        dials=Dials(**known),
         cost=tuple(float(x) for x in case["cost"]),
         patience=Patience(**(case.get("patience") or {})),
         retry=Retry(**(case.get("retry") or {})),
@@ -301,6 +254,8 @@ def reference_service(case: dict[str, Any]) -> Record:
         horizon_s=math.inf if horizon_s is None else horizon_s,
         seed=case.get("seed", 0),
     )
+    check_case(service)
+    service.record.reached = service.reached
     service.retry_bucket = service.retry.budget_burst
     if service.think_s is None:
         for row, at in enumerate(case["arrival_s"]):
@@ -310,6 +265,20 @@ def reference_service(case: dict[str, Any]) -> Record:
             service.sends.append(Send(float(at), user, 1, None, user))
     run(service)
     return service.record
+
+
+def check_case(s: Service) -> None:
+    """Refuse what the rules give no meaning to."""
+    if s.dials.batching not in ("continuous", "sglang"):
+        raise ValueError(f"batching is {s.dials.batching!r}")
+    if s.dials.batching == "sglang" and s.long_prompts is not None:
+        raise ValueError("long_prompts do not go with SGLang's way")
+    for limit_s in (s.patience.ttft_s, s.patience.e2e_s):
+        if limit_s is not None and limit_s <= s.dials.front_end_s:
+            raise ValueError(f"patience of {limit_s} s is over before anybody has joined")
+    by_hand = s.case.get("cached_prefix_tokens") is not None or s.case.get("cache_came_along")
+    if s.dials.enable_prefix_caching and by_hand:
+        raise ValueError("a prefix is given by hand, and enable_prefix_caching finds its own")
 
 
 def reference_pools(
@@ -370,6 +339,7 @@ def run(s: Service) -> None:
             return
         if len(s.record.step_end_s) >= MOST_STEPS:
             raise RuntimeError(f"{MOST_STEPS} steps at t = {s.t} s: is it a hang?")
+        see_arrivals(s)
         release_from_gate(s)
         take_step(s)
 
@@ -401,7 +371,7 @@ def notice_leavers(s: Service) -> None:
         for a in list(place):
             if a.gave_up:
                 place.remove(a)
-                a.blocks = 0
+                give_blocks_back(s, a)
                 s.record.reached[f"left {name}"] += 1
 
 
@@ -415,7 +385,7 @@ def release_from_gate(s: Service) -> None:
         watermark = 1.0
     while s.gate:
         in_queue = len(s.waiting) + len(s.long_waiting)
-        free_seats = s.config.max_num_seqs - len(s.running)
+        free_seats = s.dials.max_num_seqs - len(s.running)
         in_any_case = not s.running and in_queue == 0
         below = kv_used(s) < watermark and in_queue < free_seats
         if not below and not in_any_case:
@@ -423,43 +393,38 @@ def release_from_gate(s: Service) -> None:
             return
         if not below:
             s.record.reached["released in any case"] += 1
-        join_queue(s, s.gate.pop(0))
+        a = s.gate.pop(0)
+        join_queue(s, a)
+        a.seen = True  # "whoever comes through it is visible at once"
 
 
 def take_step(s: Service) -> None:
     """Schedule, price and complete one step, with the events that fall into it and on its end."""
-    pieces = schedule(s)
-    while not pieces:
-        # Nothing scheduled was no step; the running list got shorter, so this ends.
-        s.record.reached["empty pass"] += 1
-        pieces = schedule(s)
-
+    pieces = step_of_work(s)
     start = s.t
-    prefill_tokens = prefill_pairs = decode_seqs = kv_tokens = 0
-    for a, n, decodes in pieces:
-        if math.isnan(a.scheduled_s):
-            a.scheduled_s = start
-        if decodes:
-            decode_seqs += 1
-            kv_tokens += a.prompt + a.emitted
-        else:
-            prefill_tokens += n
-            prefill_pairs += n * a.computed + n * (n + 1) // 2
-    seconds = step_seconds(s.cost, (prefill_tokens, prefill_pairs, decode_seqs, kv_tokens))
+    for piece in pieces:
+        if math.isnan(piece.job.scheduled_s):
+            piece.job.scheduled_s = start
+    work = features(pieces)
+    prefill_tokens, _, decode_seqs, _ = work
+    seconds = step_seconds(s.cost, work)
     end = start + seconds
     s.record.step_start_s.append(start)
     s.record.step_end_s.append(end)
     s.record.step_prefill_tokens.append(prefill_tokens)
     s.record.step_decode_seqs.append(decode_seqs)
-    if s.config.num_kv_blocks is not None:
-        s.record.step_kv_blocks.append(sum(a.blocks for a in s.running))
+    if s.pool is not None:
+        s.record.step_kv_blocks.append(s.pool.held())
 
     # 1. "Before the end: events with time < e [...] see the server as it is during the step"
     happen_until(s, end, itself=False)
     # 2. "The end"
     s.t = end
-    for a, n, _ in pieces:
-        compute(s, a, n)
+    emits = [compute(s, piece) for piece in pieces]
+    cache_full_blocks(s, pieces)
+    for piece, tokens in zip(pieces, emits, strict=True):
+        if tokens:
+            emit(s, piece.job, tokens)
     update_pace(s, prefill_tokens + decode_seqs, seconds)
     # 3. "Events with time exactly e"
     if next_event_s(s) == end:
@@ -467,28 +432,18 @@ def take_step(s: Service) -> None:
     happen_until(s, end, itself=True)
 
 
-def compute(s: Service, a: Attempt, tokens: int) -> None:
-    """Compute an attempt's tokens of the step, one by one, and emit one if it lacks none."""
-    for _ in range(tokens):
-        if a.computed < a.had:
-            a.recomputed_tokens += 1
-        a.computed += 1
-        a.computed_tokens += 1
-        a.had = max(a.had, a.computed)
-    if a.lacks > 0:
-        return
-    a.emitted += 1
+def emit(s: Service, a: Attempt, tokens: int) -> None:
+    """Send the step's tokens to the client, and end the attempt with the last of them."""
     if a.gave_up:
         s.record.reached["into the void"] += 1  # "emits into the void"
-    elif a.emitted == 1:
+    elif a.emitted == tokens:
         # "the first token on time means e <= first-token deadline": else it had given up before
         assert s.t <= a.first_token_deadline_s
         a.first_token_s = s.t
     if a.emitted < a.output:
         return
     # "Finished ones free seat and blocks."
-    s.running.remove(a)
-    a.blocks = 0
+    leave_seat(s, a)
     if not a.gave_up:
         assert s.t <= a.end_deadline_s
         a.status = FINISHED
@@ -504,14 +459,6 @@ def update_pace(s: Service, tokens: int, seconds: float) -> None:
         s.pace = s.pace + (1.0 - math.exp(-seconds / 5.0)) * (tokens / seconds - s.pace)
 
 
-def step_seconds(cost: tuple[float, ...], features: tuple[int, int, int, int]) -> float:
-    """Sum the cost's terms from left to right in the order of the features, the fixed one first."""
-    seconds = cost[0]
-    for coefficient, feature in zip(cost[1:], features, strict=True):
-        seconds = seconds + coefficient * feature
-    return seconds
-
-
 # ---------------------------------------------------------------------------------------------
 # Events: give-ups and sends
 # ---------------------------------------------------------------------------------------------
@@ -524,9 +471,14 @@ def give_up_s(a: Attempt) -> float:
     return a.end_deadline_s
 
 
+def joins_s(s: Service, send: Send) -> float:
+    """Return when a send joins: the event that the server sees."""
+    return send.at + s.dials.front_end_s
+
+
 def open_sends(s: Service) -> list[Send]:
     """Return the sends that can still be made."""
-    sends = [send for send in s.sends if send.at <= s.horizon_s]
+    sends = [send for send in s.sends if joins_s(s, send) <= s.horizon_s]
     if s.rows_sent == len(s.case["prompt_tokens"]):
         sends = [send for send in sends if send.row is not None]
     return sends
@@ -534,7 +486,8 @@ def open_sends(s: Service) -> list[Send]:
 
 def next_event_s(s: Service) -> float | None:
     """Return the time of the next event, None where there is none."""
-    moments = [give_up_s(a) for a in s.record.attempts] + [send.at for send in open_sends(s)]
+    moments = [give_up_s(a) for a in s.record.attempts]
+    moments += [joins_s(s, send) for send in open_sends(s)]
     earliest = min(moments, default=math.inf)
     return None if earliest == math.inf else earliest
 
@@ -554,7 +507,7 @@ def happen_next(s: Service) -> None:
     """
     at = next_event_s(s)
     leavers = [a for a in s.record.attempts if give_up_s(a) == at]
-    senders = [send for send in open_sends(s) if send.at == at]
+    senders = [send for send in open_sends(s) if joins_s(s, send) == at]
     if leavers and senders:
         s.record.reached["give-up and send at once"] += 1
     if leavers:
@@ -616,7 +569,7 @@ def arrive(s: Service, send: Send) -> None:
     a.verdict = REJECT if never_fits(s, a.row) else judge(s, a)
     if a.verdict == REJECT:
         a.status = REJECTED
-        a.end_s = a.sent_s
+        a.end_s = a.arrival_s
         decide_retry(s, a)
     elif a.verdict == QUEUE:
         s.gate.append(a)
@@ -642,13 +595,14 @@ def make_attempt(s: Service, send: Send) -> Attempt:
         values: Sequence[Any] | None = s.case.get(name)
         return default if values is None else values[row]
 
-    size = s.config.block_size
+    size = s.dials.block_size
     hit = min(column("cached_prefix_tokens", 0), prompt - 1) // size * size
     emitted = 0
     if s.case.get("cache_came_along"):
         hit, emitted = prompt, 1
+    arrival_s = joins_s(s, send)
     priority = float(column("priority", 0.0))
-    ageing_s = s.config.ageing_s
+    ageing_s = s.dials.ageing_s
     ttft_s, e2e_s = s.patience.ttft_s, s.patience.e2e_s
     per_token_s = s.patience.e2e_per_output_token_s
     return Attempt(
@@ -657,12 +611,13 @@ def make_attempt(s: Service, send: Send) -> Attempt:
         user=send.user,
         number=send.number,
         sent_s=send.at,
+        arrival_s=arrival_s,
         prompt=prompt,
         output=output,
         predicted=column("predicted_output_tokens", output),
         priority=priority,
         tenant=str(column("label", "")),
-        priority_key=priority if ageing_s is None else priority + send.at / ageing_s,
+        priority_key=priority if ageing_s is None else priority + arrival_s / ageing_s,
         hit=hit,
         emitted=emitted,
         first_token_deadline_s=math.inf if ttft_s is None else send.at + ttft_s,
@@ -672,18 +627,8 @@ def make_attempt(s: Service, send: Send) -> Attempt:
 
 def join_queue(s: Service, a: Attempt) -> None:
     """The attempt joins the tail of its queue."""
-    a.joined_s = a.sent_s if a.verdict != QUEUE else s.t
+    a.joined_s = a.arrival_s if a.verdict != QUEUE else s.t
     queue_of(s, a).append(a)
-
-
-def queue_of(s: Service, a: Attempt) -> list[Attempt]:
-    """Return the queue in which the attempt waits for the engine."""
-    return s.long_waiting if is_long(s, a) else s.waiting
-
-
-def is_long(s: Service, a: Attempt) -> bool:
-    """Tell whether the attempt's prompt is one of the long ones."""
-    return s.long_prompts is not None and a.prompt > s.long_prompts.over_tokens
 
 
 # ---------------------------------------------------------------------------------------------
@@ -691,18 +636,15 @@ def is_long(s: Service, a: Attempt) -> bool:
 # ---------------------------------------------------------------------------------------------
 def never_fits(s: Service, row: int) -> bool:
     """The whole request needs more blocks, or a larger budget, than there is."""
-    c = s.config
-    tokens = int(s.case["prompt_tokens"][row]) + int(s.case["output_tokens"][row]) - 1
-    if c.num_kv_blocks is not None and blocks_for(tokens, c) > c.num_kv_blocks:
-        return True
-    return not c.enable_chunked_prefill and tokens > c.max_num_batched_tokens
+    prompt, output = int(s.case["prompt_tokens"][row]), int(s.case["output_tokens"][row])
+    return is_rejected(prompt, output, s.dials)
 
 
 def kv_used(s: Service) -> float:
     """Return the share of the KV blocks that is held; 0 without a limit."""
-    if s.config.num_kv_blocks is None:
+    if s.pool is None:
         return 0.0
-    return sum(a.blocks for a in s.running) / s.config.num_kv_blocks
+    return s.pool.held() / len(s.pool.holders)
 
 
 def state_seen(s: Service, a: Attempt) -> State:
@@ -714,11 +656,11 @@ def state_seen(s: Service, a: Attempt) -> State:
     if tokens > 0 and s.pace is not None:
         wait_s = tokens / s.pace
     return State(
-        now_s=a.sent_s,
+        now_s=a.arrival_s,
         waiting_requests=len(waiting),
         waiting_tokens=tokens,
         running_requests=len(s.running),
-        free_seats=s.config.max_num_seqs - len(s.running),
+        free_seats=s.dials.max_num_seqs - len(s.running),
         kv_used=kv_used(s),
         tokens_per_s=0.0 if s.pace is None else s.pace,
         predicted_wait_s=wait_s,
@@ -751,7 +693,7 @@ def judge(s: Service, a: Attempt) -> int:
             return REJECT
         verdict = by_the_rules(s, a, state)
         if verdict != REJECT:
-            s.tenant_buckets[a.tenant] = (level - need, a.sent_s)
+            s.tenant_buckets[a.tenant] = (level - need, a.arrival_s)
         return verdict
     return by_the_rules(s, a, state)
 
@@ -762,8 +704,8 @@ def tenant_level(s: Service, a: Attempt) -> float:
     assert rate is not None
     assert burst is not None
     level, at = s.tenant_buckets.get(a.tenant, (burst, 0.0))
-    level = min(burst, level + rate * (a.sent_s - at))
-    s.tenant_buckets[a.tenant] = (level, a.sent_s)
+    level = min(burst, level + rate * (a.arrival_s - at))
+    s.tenant_buckets[a.tenant] = (level, a.arrival_s)
     return level
 
 
@@ -798,179 +740,3 @@ def by_the_rules(s: Service, a: Attempt, state: State) -> int:
     if rule:
         s.record.reached[f"rule {rule}"] += 1
     return verdict
-
-
-# ---------------------------------------------------------------------------------------------
-# Continuous batching
-# ---------------------------------------------------------------------------------------------
-def blocks_for(tokens: int, c: Config) -> int:
-    """Return ceil(tokens / block_size)."""
-    return (tokens + c.block_size - 1) // c.block_size
-
-
-def free_blocks(s: Service) -> float:
-    """Return how many KV blocks nobody holds; infinitely many where KV is unlimited."""
-    if s.config.num_kv_blocks is None:
-        return math.inf
-    return s.config.num_kv_blocks - sum(a.blocks for a in s.running)
-
-
-def schedule(s: Service) -> list[Piece]:
-    """Choose what the step computes; admissions, preemptions and blocks are done on the way."""
-    if not s.config.enable_chunked_prefill:
-        # Prefill first: "If any was taken, the step prefills those alone and decode stands still;
-        # if none, the step runs the running requests"
-        taken = waiting_pass(s, s.config.max_num_batched_tokens)
-        if taken:
-            return taken
-        pieces, _, _ = running_pass(s)
-        return pieces
-    pieces, budget, somebody_preempted = running_pass(s)
-    if not somebody_preempted:
-        pieces = pieces + waiting_pass(s, budget)
-    return pieces
-
-
-def chunk(s: Service, a: Attempt, budget: int) -> int:
-    """Return how many tokens of its own the attempt would compute in this step."""
-    n = a.lacks - a.hit
-    if not s.config.enable_chunked_prefill and a not in s.running:
-        return n  # taken whole or not at all
-    if (
-        s.long_prompts is not None
-        and s.long_prompts.chunk_tokens is not None
-        and s.config.enable_chunked_prefill
-        and is_long(s, a)
-        and n > s.long_prompts.chunk_tokens
-    ):
-        s.record.reached["chunk cap"] += 1
-        n = s.long_prompts.chunk_tokens
-    return min(n, budget)
-
-
-def running_pass(s: Service) -> tuple[list[Piece], int, bool]:
-    """Running ones first. Returns the pieces, the budget left, whether anybody was preempted."""
-    c = s.config
-    pieces: list[Piece] = []
-    budget = c.max_num_batched_tokens
-    somebody_preempted = False
-    position = 0
-    while position < len(s.running) and budget > 0:
-        a = s.running[position]
-        n = chunk(s, a, budget)
-        while blocks_for(a.computed + n, c) - a.blocks > free_blocks(s):
-            victim = choose_victim(s)
-            somebody_preempted = True
-            if s.running.index(victim) < position:
-                # Under priority only: it leaves the step, its tokens go back to the budget.
-                position -= 1
-                for piece in list(pieces):
-                    if piece.attempt is victim:
-                        pieces.remove(piece)
-                        budget += piece.tokens
-            preempt(s, victim)
-            if victim is a:
-                return pieces, budget, True
-        a.blocks = blocks_for(a.computed + n, c)
-        pieces.append(Piece(a, n, a.decodes))
-        budget -= n
-        position += 1
-    return pieces, budget, somebody_preempted
-
-
-def choose_victim(s: Service) -> Attempt:
-    """The last running one; under `priority` the lowest (largest key, then latest)."""
-    if s.config.order == "priority":
-        return max(s.running, key=lambda a: (a.priority_key, a.serial))
-    return s.running[-1]
-
-
-def preempt(s: Service, a: Attempt) -> None:
-    """Its blocks are freed, its KV forgotten, its emitted tokens kept; "A preempted request goes
-    to the front of its own queue."
-    """
-    s.record.reached["preempted"] += 1
-    s.running.remove(a)
-    a.blocks = 0
-    a.computed = 0
-    a.preempted = True
-    a.preemptions += 1
-    a.joined_s = s.t
-    queue_of(s, a).insert(0, a)
-
-
-def waiting_pass(s: Service, budget: int) -> list[Piece]:
-    """Admit waiting ones: "(1) the long head first if it has waited > max_wait_s [...]; (2) the
-    other queue as usual; (3) the long queue's heads while fewer than max_running long requests run
-    that still prefill"
-    """
-    sort_queue(s, s.waiting)
-    sort_queue(s, s.long_waiting)
-    pieces: list[Piece] = []
-
-    def take(queue: list[Attempt]) -> bool:
-        """Admit a queue's head; False ends the whole pass: no budget, no seat, or no blocks."""
-        nonlocal budget
-        if budget == 0 or len(s.running) >= s.config.max_num_seqs:
-            return False
-        a = queue[0]
-        n = chunk(s, a, budget)
-        if n > budget or blocks_for(a.hit + n, s.config) > free_blocks(s):
-            return False
-        decodes = a.decodes  # only where the cache came along
-        queue.remove(a)
-        s.running.append(a)
-        # "already computed when first scheduled and held in blocks of their own"
-        a.computed += a.hit
-        a.hit = 0
-        a.blocks = blocks_for(a.computed + n, s.config)
-        pieces.append(Piece(a, n, decodes))
-        budget -= n
-        return True
-
-    if s.long_waiting and long_head_is_overdue(s):
-        s.record.reached["overdue long head"] += 1
-        if not take(s.long_waiting):
-            return pieces
-    while s.waiting:
-        if not take(s.waiting):
-            return pieces
-    while s.long_waiting and another_long_may_run(s):
-        if not take(s.long_waiting):
-            return pieces
-    return pieces
-
-
-def long_head_is_overdue(s: Service) -> bool:
-    """Tell whether the long queue's head has waited too long since it joined."""
-    assert s.long_prompts is not None
-    limit_s = s.long_prompts.max_wait_s
-    return limit_s is not None and s.t - s.long_waiting[0].joined_s > limit_s
-
-
-def another_long_may_run(s: Service) -> bool:
-    """Tell whether fewer than max_running long attempts run that still prefill."""
-    assert s.long_prompts is not None
-    limit = s.long_prompts.max_running
-    prefilling = [a for a in s.running if is_long(s, a) and not a.decodes]
-    if limit is not None and len(prefilling) >= limit:
-        s.record.reached["long ones held"] += 1
-        return False
-    return True
-
-
-def sort_queue(s: Service, queue: list[Attempt]) -> None:
-    """Put a queue into its order at the step's start; the sort is stable."""
-    c = s.config
-
-    def sjf(a: Attempt) -> tuple[int, float, int]:
-        if a.preempted:
-            return (0, 0.0, 0)
-        if c.max_wait_s is not None and s.t - a.sent_s > c.max_wait_s:
-            return (1, 0.0, a.serial)
-        return (2, a.predicted, a.serial)
-
-    if c.order == "sjf":
-        queue.sort(key=sjf)
-    elif c.order == "priority":
-        queue.sort(key=lambda a: (a.priority_key, a.serial))
