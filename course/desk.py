@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Iterable
@@ -14,14 +15,15 @@ from pathlib import Path
 from typing import Final
 
 _RECORD: Final = ".originals.json"
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
 class Laid:
     """What laying out the notebooks did: names of those copied, kept, and offered beside.
 
-    `record_lost`: what was copied before is not known any more (the record is missing or damaged),
-    so that whatever differs from its original was offered.
+    `record_lost`: what was copied before is not known any more (the record is missing, damaged or
+    incomplete), so that whatever differs from its original was offered.
     """
 
     copied: tuple[str, ...]
@@ -38,8 +40,8 @@ def lay_out(originals: Path, desk: Path) -> Laid:
     of these is that very original already. A record of what was copied is kept in the desk.
     """
     desk.mkdir(parents=True, exist_ok=True)
-    record = _read_record(desk / _RECORD)
-    known = record or {}
+    known = _read_record(desk / _RECORD)
+    lost = False
     copied: list[str] = []
     kept: list[str] = []
     offered: list[str] = []
@@ -49,26 +51,54 @@ def lay_out(originals: Path, desk: Path) -> Laid:
         mine = desk / original.name
         if _created(mine, content):
             copied.append(mine.name)
-        elif known.get(mine.name) == digest or _holds(mine, content):
+            known[mine.name] = digest
+            continue
+        lost = lost or mine.name not in known
+        if known.get(mine.name) == digest or _holds(mine, content):
             kept.append(mine.name)
         else:
             beside = _offered(original.stem, desk, content)
             (offered if beside else kept).append(beside or mine.name)
-        known[original.name] = digest
+        known[mine.name] = digest
     temporary = desk / f"{_RECORD}.{secrets.token_hex(8)}.tmp"
     temporary.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     os.replace(temporary, desk / _RECORD)
-    lost = record is None and bool(kept or offered)
     return Laid(tuple(copied), tuple(kept), tuple(offered), lost)
 
 
 def _created(path: Path, content: bytes) -> bool:
-    """Write a file that is not there; False where anything has that name, now or in between."""
+    """Make a file that is not there, whole or not at all.
+
+    False where anything has that name, now or in between.
+    """
+    if os.path.lexists(path):
+        return False
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with path.open("xb") as file:
-            file.write(content)
+        temporary.write_bytes(content)
+        try:
+            os.link(temporary, path)  # never replaces anything, as a renaming would
+        except FileExistsError:
+            return False
+        except OSError:  # no links on this file system
+            return _created_slowly(path, content)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def _created_slowly(path: Path, content: bytes) -> bool:
+    """The same where no links are to be had; what could not be written to its end is taken away."""
+    try:
+        file = path.open("xb")
     except FileExistsError:
         return False
+    try:
+        with file:
+            file.write(content)
+    except BaseException:
+        path.unlink(missing_ok=True)  # made a moment ago, by this very call
+        raise
     return True
 
 
@@ -91,15 +121,16 @@ def _offered(stem: str, desk: Path, content: bytes) -> str | None:
     raise AssertionError("there is always another number")
 
 
-def _read_record(path: Path) -> dict[str, str] | None:
-    """What was copied from which original; None where that is not known."""
+def _read_record(path: Path) -> dict[str, str]:
+    """The digest of the original that each copy was made from; without what cannot be read."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    if isinstance(record, dict) and all(isinstance(value, str) for value in record.values()):
-        return record
-    return None
+        return {}
+    if not isinstance(record, dict):
+        return {}
+    return {name: digest for name, digest in record.items()
+            if isinstance(digest, str) and _DIGEST.fullmatch(digest)}  # fmt: skip
 
 
 def warm_up(progress: Callable[[Iterable[tuple[str, Callable[[], object]]]], None]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from course.commands import _targets
+from course.commands._targets import check_targets
 from course.desk import lab_command, lay_out
+from course.paths import ROOT
 from tests.lanes import examples
 
 
@@ -86,7 +92,11 @@ def test_an_update_that_somebody_works_in_is_left_alone_too(
             ("updated", "updated-2", "updated-3")] == ["work 2", "work 3", "work 4"]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", ["{", "[]", "\x00", '{"02_mm1_queueing.ipynb": 3}', None])
+@pytest.mark.parametrize(
+    "damage",
+    ["{", "[]", "\x00", "{}", "null", '{"02_mm1_queueing.ipynb": 3}',
+     '{"02_mm1_queueing.ipynb": "x"}', None],
+)  # fmt: skip
 def test_a_damaged_record_hides_no_update_and_is_said(
     originals: Path, tmp_path: Path, damage: str | None
 ) -> None:
@@ -103,6 +113,66 @@ def test_a_damaged_record_hides_no_update_and_is_said(
     assert laid.offered == ("02_mm1_queueing.updated.ipynb",)
     assert laid.kept == ("00_start_here.ipynb",)
     assert not lay_out(originals, desk).record_lost
+
+
+def test_a_record_that_knows_only_some_is_said(originals: Path, tmp_path: Path) -> None:
+    """Otherwise an update of the notebook that it forgot comes without a word of why."""
+    desk = tmp_path / "work"
+    lay_out(originals, desk)
+    record = json.loads((desk / ".originals.json").read_text("utf-8"))
+    del record["02_mm1_queueing.ipynb"]
+    (desk / ".originals.json").write_text(json.dumps(record), encoding="utf-8")
+    assert lay_out(originals, desk).record_lost
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_copy_that_cannot_be_finished_is_none(
+    originals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Half a notebook opens nowhere, and the next start would keep it as the student's own."""
+    desk = tmp_path / "work"
+    desk.mkdir()
+    big = b"x" * 200_000
+
+    def no_link(*_: object) -> None:
+        raise OSError("links are not supported here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
+    code = """if True:
+        import resource, sys
+        from pathlib import Path
+        from course import desk
+        if sys.argv[2] == "without":
+            def no_link(*_): raise OSError
+            desk.os.link = no_link
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try: desk._created(Path(sys.argv[1]), b"x" * 200_000)
+        except OSError: sys.exit(3)
+    """
+    pytest.importorskip("resource", reason="no limit of a file's size to set here")
+    words = [sys.executable, "-c", code, desk / "new.ipynb", "with" if links else "without"]
+    assert subprocess.run(words, cwd=ROOT, check=False, timeout=60).returncode == 3
+    assert list(desk.iterdir()) == []
+    (originals / "02_mm1_queueing.ipynb").write_bytes(big)
+    lay_out(originals, desk)
+    assert (desk / "02_mm1_queueing.ipynb").read_bytes() == big
+    assert not [path.name for path in desk.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_a_result_does_not_replace_what_lies_in_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--csv work/02_mm1_queueing.ipynb` is a slip of the hand; the price an afternoon's work."""
+    monkeypatch.setattr(_targets, "WORK", tmp_path / "work")
+    mine = tmp_path / "work" / "notes.csv"
+    mine.parent.mkdir()
+    check_targets({}, {"--csv": mine})
+    mine.write_text("mine", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"nothing in work/ is written over; give another name"):
+        check_targets({}, {"--csv": mine})
+    (tmp_path / "old.csv").write_text("a result", encoding="utf-8")
+    check_targets({}, {"--csv": tmp_path / "old.csv"})
 
 
 NAMES = ("00_start_here.ipynb", "02_mm1_queueing.ipynb", "02_mm1_queueing.updated.ipynb")
@@ -147,7 +217,7 @@ def test_in_any_history_no_byte_of_a_person_s_is_lost(steps: list[tuple[str, int
                 (desk / chosen).unlink()
                 theirs.pop(chosen, None)
             elif step == "damage":
-                (desk / ".originals.json").write_bytes((b"", b"{", b"[1]", b"\xff\xfe")[one])
+                (desk / ".originals.json").write_bytes((b"", b"{", b"[1]", b"{}")[one])
             elif step == "start":
                 lay_out(originals, desk)
             elif step == "two starts":
