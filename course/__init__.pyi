@@ -23,5 +23,6 @@ from .serving.results import load_result as load_result
 from .serving.traces import load_trace as load_trace
 from .serving.workload import Workload as Workload
 from .ui.still import still as still
+from .ui.watch import watch as watch
 
 __version__: str
