@@ -108,8 +108,8 @@ def watch(
     """Open a run as an animation: who arrives, waits, sits, is refused, leaves, step by step.
 
     `run`: what simulate, simulate_closed or simulate_service returned. `title`: stands above it.
-    `from_s`: the moment at which it opens, the first arrival if left out. `speed`: seconds of the run
-    in a second, 0.01 … 100; left out, the whole of it takes about forty seconds.
+    `from_s`: the moment at which it opens, the first arrival if left out. `speed`: seconds of the
+    run in a second, 0.01 … 100; left out, the whole of it takes about forty seconds.
 
     Raises ValueError for what is no such run, a moment outside it, or a speed out of range.
 
