@@ -67,18 +67,11 @@ ONLY_MEASURED_GPUS = {
     "Apple-M1-7c",
     "Apple-M1-Max-32c",
     "Arc-Pro-B60",
-    "GH200-144GB",
-    "GH200-96GB",
-    "H100-94GB-NVL",
     "RTX-3070",
     "RTX-3080",
-    "RTX-3090",
     "RTX-4000-Ada",
     "RTX-4070-Ti",
-    "RTX-4080",
     "RTX-5000-Ada",
-    "RTX-6000-Ada",
-    "RTX-A6000",
 }
 ONLY_MEASURED_MODELS = {"Nemotron-Nano-30B", "InternLM-20B"}
 
@@ -185,7 +178,7 @@ def test_readme_names_every_file_and_uncatalogued_name() -> None:
     for name in TABLES:
         stem = "vllm_logs/" if name.startswith("vllm_logs/") else name.split("/")[-1]
         assert stem in readme, name
-    for name in ONLY_MEASURED_MODELS | {"GH200", "H100-94GB-NVL", "Arc-Pro-B60", "RTX-A6000"}:
+    for name in ONLY_MEASURED_MODELS | ONLY_MEASURED_GPUS:
         assert name in readme, name
 
 
@@ -274,7 +267,15 @@ HAND_CHECKED_RIDGES = {
     "H100-80GB-PCIe": 378.2,
     "H100-80GB-SXM": 295.2,
     "H200-141GB-SXM": 206.0,
+    "H100-94GB-NVL": 212.2,
+    "GH200-96GB": 247.2,
+    "GH200-144GB": 201.8,
     "B200-180GB-SXM": 281.2,
+    "GB200-186GB": 312.5,
+    "RTX-3090": 75.8,
+    "RTX-4080": 136.0,
+    "RTX-A6000": 201.6,
+    "RTX-6000-Ada": 379.4,
     "MI300X": 246.7,
     "RTX-4090": 163.9,
     "RTX-PRO-6000-Server": 261.0,
@@ -351,6 +352,10 @@ KV_BYTES_PER_TOKEN = {
     "gpt-oss-20b": 49_152,
     "gpt-oss-120b": 73_728,
     "DeepSeek-V3": 70_272,
+    "Gemma-3-12B": 393_216,
+    "Gemma-3-27B": 507_904,
+    "Llama-4-Scout": 196_608,
+    "Llama-4-Maverick": 196_608,
 }
 PUBLISHED_PARAMETERS = {
     "Llama-2-7B": 6_738_415_616,
@@ -370,6 +375,10 @@ PUBLISHED_PARAMETERS = {
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
     "DeepSeek-V3": 671_026_419_200,
+    "Gemma-3-12B": 11_766_034_176,
+    "Gemma-3-27B": 27_009_346_304,
+    "Llama-4-Scout": 107_769_861_120,
+    "Llama-4-Maverick": 400_711_848_960,
 }
 ACTIVE_PARAMETERS = {
     "Llama-2-7B": 6_607_343_616,
@@ -394,6 +403,79 @@ def test_kv_bytes_per_token(shape: catalog.Model) -> None:
     """Every capacity, batch and cost in the course is off by the same factor."""
     assert shape.kv_bytes_per_token() == KV_BYTES_PER_TOKEN[shape.name]
     assert shape.kv_bytes_per_token(1) == KV_BYTES_PER_TOKEN[shape.name] / 2
+
+
+# layers, hidden size, heads, key/value heads, head size, experts, experts a token, as config.json
+# prints them (num_hidden_layers, hidden_size, num_attention_heads, num_key_value_heads, head_dim,
+# num_local_experts or n_routed_experts, num_experts_per_tok), and layers with a window, its tokens
+CONFIGS = {
+    "Llama-2-7B": (32, 4096, 32, 32, 128, 0, 0, 0, 0),
+    "Llama-2-13B": (40, 5120, 40, 40, 128, 0, 0, 0, 0),
+    "Llama-2-70B": (80, 8192, 64, 8, 128, 0, 0, 0, 0),
+    "Llama-3.1-8B": (32, 4096, 32, 8, 128, 0, 0, 0, 0),
+    "Llama-3.1-70B": (80, 8192, 64, 8, 128, 0, 0, 0, 0),
+    "Llama-3.1-405B": (126, 16384, 128, 8, 128, 0, 0, 0, 0),
+    "Qwen2.5-7B": (28, 3584, 28, 4, 128, 0, 0, 0, 0),
+    "Qwen2.5-32B": (64, 5120, 40, 8, 128, 0, 0, 0, 0),
+    "Qwen2.5-72B": (80, 8192, 64, 8, 128, 0, 0, 0, 0),
+    "Qwen3-8B": (36, 4096, 32, 8, 128, 0, 0, 0, 0),
+    "Qwen3-32B": (64, 5120, 64, 8, 128, 0, 0, 0, 0),
+    "Qwen3-30B-A3B": (48, 2048, 32, 4, 128, 128, 8, 0, 0),
+    "Mistral-7B": (32, 4096, 32, 8, 128, 0, 0, 0, 0),
+    "Mixtral-8x7B": (32, 4096, 32, 8, 128, 8, 2, 0, 0),
+    "gpt-oss-20b": (24, 2880, 64, 8, 64, 32, 4, 12, 128),
+    "gpt-oss-120b": (36, 2880, 64, 8, 64, 128, 4, 18, 128),
+    "DeepSeek-V3": (61, 7168, 128, 0, 128, 256, 8, 0, 0),
+    "Gemma-3-12B": (48, 3840, 16, 8, 256, 0, 0, 40, 1024),
+    "Gemma-3-27B": (62, 5376, 32, 16, 128, 0, 0, 52, 1024),
+    "Llama-4-Scout": (48, 5120, 40, 8, 128, 16, 1, 36, 8192),
+    "Llama-4-Maverick": (48, 5120, 40, 8, 128, 128, 1, 36, 8192),
+}
+
+
+@pytest.mark.parametrize("shape", catalog.models(), ids=lambda shape: shape.name)
+def test_shape_is_that_of_the_public_config(shape: catalog.Model) -> None:
+    """Two wrong columns could cancel in the count of parameters, and the cache would be wrong."""
+    assert CONFIGS[shape.name] == (
+        shape.layers,
+        shape.hidden,
+        shape.heads,
+        shape.kv_heads,
+        shape.head_dim,
+        shape.experts,
+        shape.experts_per_token,
+        shape.window_layers,
+        shape.window_tokens,
+    )
+
+
+def test_a_window_keeps_only_its_own_tokens() -> None:
+    """A long context of Gemma 3 seems to need six times the memory that it needs."""
+    gemma = catalog.model("Gemma-3-27B")
+    per_layer = 2 * 16 * 128 * 2
+    assert gemma.kv_bytes(1000) == 62 * 1000 * per_layer
+    assert gemma.kv_bytes(101_024) == (10 * 101_024 + 52 * 1024) * per_layer
+    assert catalog.model("Qwen3-8B").kv_bytes(777) == 777 * 147_456
+    with pytest.raises(ValueError, match="context_tokens=-1 is no length"):
+        gemma.kv_bytes(-1)
+
+
+def test_experts_touched_by_drawing() -> None:
+    """A small batch would seem to read all experts, and a mixture would never be fast."""
+    shape = catalog.model("Qwen3-30B-A3B")
+    rng = np.random.default_rng(0)
+    for tokens in (1, 8, 64):
+        drawn = [
+            len({e for _ in range(tokens) for e in rng.permutation(128)[:8].tolist()}) / 128
+            for _ in range(200)
+        ]
+        assert shape.experts_touched(tokens) == pytest.approx(np.mean(drawn), abs=0.01)
+    assert shape.experts_touched(0) == 0
+    assert catalog.model("Qwen3-8B").experts_touched(1) == 1
+    matrices = 48 * 128 * 3 * 2048 * 768
+    assert shape.expert_parameters == matrices
+    with pytest.raises(ValueError, match="tokens=-1 is no number"):
+        shape.experts_touched(-1)
 
 
 @pytest.mark.parametrize(("name", "active"), ACTIVE_PARAMETERS.items())
@@ -434,6 +516,8 @@ def test_mixtures_of_experts_are_told_apart() -> None:
         "gpt-oss-20b",
         "gpt-oss-120b",
         "DeepSeek-V3",
+        "Llama-4-Scout",
+        "Llama-4-Maverick",
     }
     for shape in catalog.models():
         assert (shape.dense_layers == shape.layers) != shape.is_moe

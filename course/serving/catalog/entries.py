@@ -90,6 +90,7 @@ class Model:
     other_biases: bool
     qk_norm: bool
     attention_sinks: bool
+    norms_per_layer: int
     tied_embeddings: bool
     kv_latent_dim: int
     rope_dim: int
@@ -129,15 +130,43 @@ class Model:
         return self.parameters - (0 if self.tied_embeddings else self.embedding_parameters)
 
     @property
+    def expert_parameters(self) -> int:
+        """Parameters of all experts among which tokens choose; 0 for a dense model.
+
+        >>> round(model("Mixtral-8x7B").expert_parameters / 1e9, 1)
+        45.1
+        """
+        per_expert = _expert_matrix_parameters(self) + _expert_bias_parameters(self)
+        return self._moe_layers * self.experts * per_expert
+
+    def experts_touched(self, tokens: float) -> float:
+        """Return the share of experts that one of `tokens` or more chose: 1 − (1 − k/E)^tokens.
+
+        Every token is taken to choose evenly and by itself; text of one subject touches fewer.
+        Raises ValueError for fewer tokens than 0; 1 for a dense model.
+
+        >>> gpt = model("gpt-oss-120b")
+        >>> gpt.experts_touched(1) == 4 / 128, round(gpt.experts_touched(64), 2)
+        (True, 0.87)
+        """
+        if not tokens >= 0:
+            raise ValueError(f"tokens={tokens!r} is no number of tokens; give 0 or more")
+        if not self.is_moe:
+            return 1.0
+        missed = 1 - self.experts_per_token / self.experts
+        return float(1 - missed**tokens)
+
+    @property
     def active_parameters(self) -> int:
         """Parameters that one token is multiplied with: the streamed ones less idle experts.
 
         >>> round(model("Qwen3-30B-A3B").active_parameters / 1e9, 2)
         3.04
         """
+        if not self.is_moe:
+            return self.streamed_parameters
         idle = self.experts - self.experts_per_token
-        per_expert = _expert_matrix_parameters(self) + _expert_bias_parameters(self)
-        return self.streamed_parameters - self._moe_layers * idle * per_expert
+        return self.streamed_parameters - self.expert_parameters // self.experts * idle
 
     @property
     def attention_flop_per_pair(self) -> int:
@@ -164,6 +193,20 @@ class Model:
         if self.kv_latent_dim:
             values += self.rope_dim
         return self.layers * values * _above_zero("bytes_per_value", bytes_per_value)
+
+    def kv_bytes(self, context_tokens: float, bytes_per_value: float = 2) -> float:
+        """Return the bytes that one sequence's cache takes: windows keep only their own tokens.
+
+        Raises ValueError unless context_tokens is at least 0 and bytes_per_value above 0.
+
+        >>> model("gpt-oss-20b").kv_bytes(1128) / model("gpt-oss-20b").kv_bytes_per_token()
+        628.0
+        """
+        if not (context_tokens >= 0 and math.isfinite(context_tokens)):
+            raise ValueError(f"context_tokens={context_tokens!r} is no length; give 0 or more")
+        beyond = max(0.0, context_tokens - self.window_tokens) if self.window_layers else 0.0
+        kept = self.layers * context_tokens - self.window_layers * beyond
+        return kept / self.layers * self.kv_bytes_per_token(bytes_per_value)
 
     def weight_bytes(
         self, bytes_per_parameter: float = 2, expert_bytes_per_parameter: float | None = None
@@ -291,14 +334,14 @@ def parameters_from_shape(model: Model) -> int:
     """Return the number of parameters that the shape implies.
 
     Embedding and output head (one matrix if tied), and in each layer attention, a feed-forward
-    block or experts, and two norms; one norm at the end. It equals the published count of every
-    model in the catalogue.
+    block or experts, and two norms or four; one norm at the end. It equals the published count of
+    every model in the catalogue.
 
     >>> parameters_from_shape(models()[0])
     6738415616
     """
     tables = (1 if model.tied_embeddings else 2) * model.embedding_parameters
-    per_layer = _attention_parameters(model) + 2 * model.hidden
+    per_layer = _attention_parameters(model) + model.norms_per_layer * model.hidden
     dense = model.dense_layers * 3 * model.hidden * model.intermediate
     moe = (model.layers - model.dense_layers) * _moe_parameters(model)
     return tables + model.layers * per_layer + dense + moe + model.hidden
