@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -66,19 +67,28 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def lab(
     browser: Annotated[bool, typer.Option(help="Open the web browser")] = True,
     start: Annotated[bool, typer.Option(help="Start JupyterLab after preparing")] = True,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder for your copies",
+            show_default="work in the clone; installed: work in the current directory",
+        ),
+    ] = None,
 ) -> None:
-    """Prepare the kernels and the notebooks in work/, then open JupyterLab there."""
+    """Prepare the kernels and your copies of the notebooks, then open JupyterLab on them."""
     from course.desk import lab_command, lay_out, quiet_lab, warm_up
     from course.paths import NOTEBOOKS, WORK
 
     typer.echo("Compiling the simulation kernels (once; kept on disk) …")
     warm_up(_with_progress)
     quiet_lab()
-    laid = lay_out(NOTEBOOKS, WORK)
+    desk = work.absolute() if work else WORK
+    laid = lay_out(NOTEBOOKS, desk)
+    typer.echo(f"Your notebooks are in {desk}")
     for name in laid.copied:
-        typer.echo(f"  copied  work/{name}")
+        typer.echo(f"  copied  {name}")
     for name in laid.offered:
-        typer.echo(f"  new     work/{name}  (the course changed it; yours is as you left it)")
+        typer.echo(f"  new     {name}  (the course changed it; yours is as you left it)")
     if laid.record_lost:
         typer.echo(
             "  The record of what was copied is missing or damaged: each notebook of yours that "
@@ -88,7 +98,9 @@ def lab(
         typer.echo(f"  kept    {len(laid.kept)} of yours as they are")
     if start:
         extra = [] if browser else ["--no-browser"]
-        raise typer.Exit(subprocess.call(lab_command(WORK, extra)))
+        # the notebooks' kernels look for the reader's own files in the same folder
+        environment = {**os.environ, "COURSE_WORK": str(desk)}
+        raise typer.Exit(subprocess.call(lab_command(desk, extra), env=environment))
 
 
 def _with_progress(steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
@@ -168,9 +180,12 @@ def replay(
 ) -> None:
     """Replay two real vLLM logs in the engine, and print simulated against measured."""
     from course.commands.replay import write_table
+    from course.paths import need_clone
     from course.serving.validation import LOGS, RULES, replay_text
     from course.serving.validation import replay as replayed
 
+    if write:
+        need_clone("--write")
     typer.echo("\n\n".join(replay_text(replayed(log, rule)) for log in LOGS for rule in RULES))
     if write:
         typer.echo(f"written to {write_table()}")

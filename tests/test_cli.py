@@ -47,7 +47,8 @@ def test_lab_prepares_without_starting(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(course.paths, "WORK", tmp_path / "work")
     monkeypatch.setattr(desk, "warm_up", lambda progress: progress([("a kernel", lambda: None)]))
     first = RUN.invoke(app, ["lab", "--no-start"]).output
-    assert "copied  work/02_mm1_queueing.ipynb" in first
+    assert f"Your notebooks are in {tmp_path / 'work'}" in first
+    assert "copied  02_mm1_queueing.ipynb" in first
     second = RUN.invoke(app, ["lab", "--no-start"]).output
     assert "copied" not in second
     assert "of yours as they are" in second

@@ -78,7 +78,7 @@ def _new_file(device: Device) -> Path:
     """Return a name in work/ that no earlier run has, and make the folder."""
     from course.paths import WORK
 
-    WORK.mkdir(exist_ok=True)
+    WORK.mkdir(parents=True, exist_ok=True)
     name = f"measured-{device.value}-{datetime.now():%Y%m%d-%H%M%S}.json"
     return WORK / name
 

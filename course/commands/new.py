@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from course.paths import NOTEBOOKS, ROOT
+from course.paths import NOTEBOOKS, ROOT, need_clone
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -125,12 +125,11 @@ def _words(name: str) -> str:
 def _notebook_of(lesson: int) -> Path:
     from course.exercises.lessons import LESSONS
 
+    need_clone("`course new`")
     for known in LESSONS:
         path = NOTEBOOKS / f"{known.stem}.ipynb"
         if known.number == lesson and path.exists():
-            if TEMPLATES.is_dir():
-                return path
-            raise ValueError(f"{TEMPLATES} is missing: this command needs the cloned repository")
+            return path
     numbers = [known.number for known in LESSONS if (NOTEBOOKS / f"{known.stem}.ipynb").exists()]
     raise ValueError(f"lesson={lesson} has no notebook; give one of {numbers}")
 

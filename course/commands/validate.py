@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course.paths import DATA
+from course.paths import DATA, INSTALLED
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def validate(
     out: Annotated[
         Path, typer.Option(help="Where the tables and pictures go (the committed ones: as it is)")
-    ] = DATA / "validation",
+    ] = Path("validation") if INSTALLED else DATA / "validation",
     pictures: Annotated[bool, typer.Option(help="Also draw predicted against measured")] = True,
 ) -> None:
     """Predict every measured point anew, and say how far off the cost model is.

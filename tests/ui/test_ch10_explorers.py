@@ -142,7 +142,7 @@ def test_measuring_keeps_the_run_where_explorers_look(
 ) -> None:
     monkeypatch.setattr(machines, "_measured_now", lambda budget_s: RECORD)
     assert your_machine(measure=True) is RECORD
-    assert "Kept as work/measured-notebook-" in capsys.readouterr().out
+    assert f"Kept as {desk.name}/measured-notebook-" in capsys.readouterr().out
     assert machine("yours", "bf16", lambda record, fit: True).record.label == RECORD.label
 
 

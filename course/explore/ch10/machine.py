@@ -125,10 +125,13 @@ def your_machine(measure: bool = False, budget_s: float = 8.0) -> Record:
     record = _measured_now(budget_s) if measure else None
     if record is not None:
         if _fitted(record, "bf16") is not None:
-            paths.WORK.mkdir(exist_ok=True)
+            paths.WORK.mkdir(parents=True, exist_ok=True)
             name = f"measured-notebook-{datetime.now():%Y%m%d-%H%M%S}.json"
             save_record(record, paths.WORK / name)
-            print(f"Measured in {record.spent_s:.0f} s: {record.label}. Kept as work/{name}.")
+            print(
+                f"Measured in {record.spent_s:.0f} s: {record.label}. "
+                f"Kept as {paths.WORK.name}/{name}."
+            )
             return record
         print(
             f"{budget_s:g} s were too few here, so nothing was kept: close other programs, or give "
