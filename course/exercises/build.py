@@ -7,7 +7,8 @@ fits, `judged_exercise` takes a judge written by hand.
 A chapter is a folder `chNN` with a file `eN_….py` an exercise: four core, then four stretch. For a
 function write the reference under the student's name, its docstring as the student is to read it,
 and the wrong answers as further functions, as students write them; draw inputs in a `cases(rng)`;
-give each wrong answer its hint. `tests/exercises/test_matrix.py` proves the rest.
+give each wrong answer its hint; a function's name is the misconception's too.
+`tests/exercises/test_matrix.py` proves the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from course.exercises.definition import (
     TIME_LIMIT_S,
     Exercise,
     Kind,
-    Track,
     Verdict,
     Wrong,
     stub_of,
@@ -48,7 +48,6 @@ class _Common(TypedDict):
 
     title: str
     question: str
-    track: Track
     minutes: int
     difficulty: Literal[1, 2, 3]
     hints: tuple[str, ...]
@@ -59,7 +58,7 @@ def function_exercise(
     *,
     kind: Kind,
     reference: Callable[..., Any],
-    wrong: tuple[Wrong, ...],
+    wrong: Mapping[Callable[..., Any], str],
     cases: CaseMaker,
     result: ValueKind,
     observe: Observe = call_answer,
@@ -72,16 +71,18 @@ def function_exercise(
 ) -> Exercise:
     """An exercise whose answer is a function of the reference's name and signature.
 
-    The stub is the reference's own head and docstring. `cases(rng)` draws the inputs; `result` is
+    The stub is the reference's own head and docstring. `wrong` gives each wrong answer its hint;
+    its name, in kebab case, is the misconception's. `cases(rng)` draws the inputs; `result` is
     the kind of value compared; `observe`, `accept` and `evidence` are for answers that are judged
     by what a simulation makes of them (see `CaseJudge`).
     Raises ValueError as `Exercise` and `stub_of` do.
     """
+    named = tuple(Wrong(f.__name__.replace("_", "-"), f, text) for f, text in wrong.items())
     judge = CaseJudge(
         answer_name=reference.__name__,
         parameters=tuple(inspect.signature(reference).parameters),
         reference=reference,
-        wrong=wrong,
+        wrong=named,
         cases=cases,
         kind=result,
         observe=observe,
@@ -95,7 +96,7 @@ def function_exercise(
         answer_name=reference.__name__,
         stub=stub_of(reference),
         reference=reference,
-        wrong=wrong,
+        wrong=named,
         judge=judge,
         explanation=explanation,
         time_limit_s=time_limit_s,

@@ -142,7 +142,6 @@ class Exercise:
     title: str
     question: str
     kind: Kind
-    track: Track
     minutes: int
     difficulty: Literal[1, 2, 3]
     answer_name: str
@@ -178,6 +177,13 @@ class Exercise:
     def chapter(self) -> int:
         """The number of the notebook that the exercise belongs to."""
         return int(self.id.partition(".")[0])
+
+    @property
+    def track(self) -> Track:
+        """What a lesson asks of everybody: its first four, after the warm-ups of lesson 0."""
+        if self.chapter == 0:
+            return "warm-up"
+        return "core" if int(self.id.partition(".")[2]) <= 4 else "stretch"
 
     @property
     def cell_suffix(self) -> str:

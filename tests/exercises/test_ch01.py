@@ -14,9 +14,9 @@ import pytest
 
 from course.exercises.ch01.e2_itl_percentile import (
     _engine_streams,
-    across_the_boundaries,
+    gaps_across_boundaries,
     itl_percentile,
-    mean_of_tpots,
+    mean_of_means,
 )
 from course.exercises.ch01.e3_served_well import failed_left_out, served_well
 from course.exercises.ch01.e4_implied_mean_wait_s import (
@@ -27,7 +27,7 @@ from course.exercises.ch01.e4_implied_mean_wait_s import (
 )
 from course.exercises.ch01.e5_bench_command import WANTED, read_command, report_of, run_bench
 from course.exercises.ch01.e7_slowdown_at_equal_work import _releases, slowdown_at_equal_work
-from course.exercises.ch01.e8_requests_needed import confidence_itself, requests_needed
+from course.exercises.ch01.e8_requests_needed import confidence_for_the_rest, requests_needed
 from course.exercises.ch01.kinds import Named
 from course.exercises.definition import Unacceptable
 from course.exercises.judging import judge_answer
@@ -136,16 +136,16 @@ def test_the_mean_flows_while_the_percentile_freezes() -> None:
     for seed in range(6):
         for case in _engine_streams(np.random.default_rng(seed)):
             if case["percentile"] == 99:
-                assert mean_of_tpots(**case) < 0.05
-                assert itl_percentile(**case) > 2 * mean_of_tpots(**case)
+                assert mean_of_means(**case) < 0.05
+                assert itl_percentile(**case) > 2 * mean_of_means(**case)
 
 
 def test_differences_across_answers_fail_by_far_and_in_both_directions() -> None:
     """In a long busy run they are one difference in a hundred, and a P99 may come out the same."""
     for seed in range(6):
         *_, rare, crowded = _engine_streams(np.random.default_rng(seed))
-        assert across_the_boundaries(**rare) > 10 * itl_percentile(**rare)
-        assert across_the_boundaries(**crowded) < 0 < itl_percentile(**crowded)
+        assert gaps_across_boundaries(**rare) > 10 * itl_percentile(**rare)
+        assert gaps_across_boundaries(**crowded) < 0 < itl_percentile(**crowded)
 
 
 # --- 1.4 ----------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_a_p99_needs_299_requests_as_the_courses_percentiles_say() -> None:
     assert requests_needed(0.99, 0.95) == 299
     assert metrics.bound_ranks(298, 0.99)[1] is None
     assert metrics.bound_ranks(299, 0.99)[1] == 299
-    assert confidence_itself(0.99, 0.95) == 6
+    assert confidence_for_the_rest(0.99, 0.95) == 6
     assert round(1 - 0.99**6, 2) == 0.06
     assert round(0.99**50, 1) == 0.6
     assert round(0.99**100, 2) == 0.37

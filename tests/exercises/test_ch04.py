@@ -73,7 +73,7 @@ def test_every_busy_seed_keeps_the_promise_and_tells_the_orders_apart() -> None:
         assert mine[longest] < e6_my_order.LONGEST_WAIT_S - 0.1
         assert mine[chats] < 0.93 * scene.try_order("fcfs", seed)[chats]
         assert (
-            scene.try_order(e6_my_order.shortest_prompt, seed)[longest]
+            scene.try_order(e6_my_order.shortest_first_forgets, seed)[longest]
             > 1.5 * e6_my_order.LONGEST_WAIT_S
         )
 

@@ -24,9 +24,9 @@ from course.exercises.ch05.e7_let_in import _tenants, gate_lets_in, let_in
 from course.exercises.ch05.e8_admit import (
     admit,
     best_built_in,
-    everybody,
     in_time_and_wasted,
-    into_a_seat_or_not_at_all,
+    no_waiting_at_all,
+    nobody_refused,
     refused_when_empty,
 )
 from course.exercises.ch05.server import SCORED_S, rush, score, serve, trial
@@ -88,8 +88,8 @@ def test_knowing_the_answer_beats_the_built_in_gates_on_every_rush() -> None:
     for seed in range(50, 56):
         own, bar = in_time_and_wasted(admit, seed)[0], best_built_in(seed)[1]
         assert own > bar + 3
-        assert in_time_and_wasted(everybody, seed)[0] < bar - 15
-        assert in_time_and_wasted(into_a_seat_or_not_at_all, seed)[0] < bar + 2
+        assert in_time_and_wasted(nobody_refused, seed)[0] < bar - 15
+        assert in_time_and_wasted(no_waiting_at_all, seed)[0] < bar + 2
 
 
 def test_a_policy_that_returns_nonsense_gets_a_sentence() -> None:
@@ -140,7 +140,7 @@ def test_the_self_test_is_the_check() -> None:
     assert SCORED_S == (0.0, 45.0)
     for seed in (1, 2):
         assert score(admit, seed=seed) == in_time_and_wasted(admit, seed)[0]
-    verdict = judge_answer(BY_ID["5.8"], everybody)
+    verdict = judge_answer(BY_ID["5.8"], nobody_refused)
     assert "of the requests first sent in the seconds 0 to 45" in repr(verdict)
 
 

@@ -54,16 +54,15 @@ def rates(rng: np.random.Generator) -> list[dict[str, float]]:
 COMMON: dict[str, Any] = {
     "title": "Mean time",
     "question": "How long?",
-    "track": "core",
     "minutes": 3,
     "difficulty": 1,
     "hints": ("first hint", "second hint", "third hint"),
 }
-WRONG = (
-    Wrong("service-only", service_only, "That is service alone."),
-    Wrong("wait-only", wait_only, "That is the wait alone."),
-    Wrong("rates-added", rates_added, "The rates work against each other."),
-)
+WRONG = {
+    service_only: "That is service alone.",
+    wait_only: "That is the wait alone.",
+    rates_added: "The rates work against each other.",
+}
 MEAN = function_exercise(
     "9.1",
     kind="compute",
@@ -106,7 +105,7 @@ def test_numbers_of_any_real_type_count(kind: Callable[[float], Any]) -> None:
     assert verdict(lambda a, b: kind(1 / (b - a))).status == "passed"
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.misconception)
+@pytest.mark.parametrize("wrong", MEAN.wrong, ids=lambda wrong: wrong.misconception)
 def test_a_wrong_answer_written_in_another_way_draws_the_same_hint(wrong: Wrong) -> None:
     found = verdict(lambda a, b: wrong.answer(a, b) * (1 + 1e-5))
     assert (found.status, found.misconception) == ("failed", wrong.misconception)
@@ -244,15 +243,23 @@ def columns(rng: np.random.Generator) -> list[dict[str, Any]]:
     return [{"numbers": rng.uniform(size=5).round(3), "weights": [1.0, n]} for n in (1.0, 2.0)]
 
 
+def first(numbers, weights):  # type: ignore[no-untyped-def]
+    return float(numbers[0])
+
+
+def last(numbers, weights):  # type: ignore[no-untyped-def]
+    return float(numbers[-1])
+
+
+def mean(numbers, weights):  # type: ignore[no-untyped-def]
+    return float(numbers.mean())
+
+
 SUM = function_exercise(
     "9.2",
     kind="compute",
     reference=column_sum,
-    wrong=(
-        Wrong("first", lambda numbers, weights: float(numbers[0]), "first"),
-        Wrong("last", lambda numbers, weights: float(numbers[-1]), "last"),
-        Wrong("mean", lambda numbers, weights: float(numbers.mean()), "mean"),
-    ),
+    wrong={first: "first", last: "last", mean: "mean"},
     cases=columns,
     result=Number("s"),
     **COMMON,
@@ -423,15 +430,23 @@ def running_sum(numbers: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
     return np.cumsum(numbers)
 
 
+def plain(numbers):  # type: ignore[no-untyped-def]
+    return numbers
+
+
+def backwards(numbers):  # type: ignore[no-untyped-def]
+    return np.cumsum(numbers[::-1])
+
+
+def shifted(numbers):  # type: ignore[no-untyped-def]
+    return np.cumsum(numbers) - numbers
+
+
 ROW = function_exercise(
     "9.6",
     kind="compute",
     reference=running_sum,
-    wrong=(
-        Wrong("plain", lambda numbers: numbers, "not summed"),
-        Wrong("backwards", lambda numbers: np.cumsum(numbers[::-1]), "backwards"),
-        Wrong("shifted", lambda numbers: np.cumsum(numbers) - numbers, "one late"),
-    ),
+    wrong={plain: "not summed", backwards: "backwards", shifted: "one late"},
     cases=lambda rng: [{"numbers": rng.uniform(size=5)} for _ in range(3)],
     result=Vector("s"),
     **COMMON,
@@ -454,7 +469,7 @@ def test_rows_are_judged_by_length_and_content(answer: Callable[[Any], Any], wor
     assert words in verdict(answer, exercise=ROW).message
 
 
-def falls_over(arrival_rate_per_s: float, service_rate_per_s: float) -> float:
+def divides_by_zero(arrival_rate_per_s: float, service_rate_per_s: float) -> float:
     """Divides by what may be zero."""
     return 1 / (service_rate_per_s - service_rate_per_s)
 
@@ -463,7 +478,11 @@ def test_a_wrong_answer_that_falls_over_is_nobody_else_s_misconception() -> None
     """A number is no exception, and an exception of another kind is no division by zero."""
     exercise = function_exercise(
         "9.1", kind="compute", reference=mean_time, cases=rates, result=Number("s"),
-        wrong=(*WRONG[:2], Wrong("divides-by-zero", falls_over, "Nothing is left below the line.")),
+        wrong={
+            service_only: "That is service alone.",
+            wait_only: "That is the wait alone.",
+            divides_by_zero: "Nothing is left below the line.",
+        },
         **COMMON,
     )  # fmt: skip
     for answer in (lambda a, b: 1.0, lambda a, b: {}["rate"]):

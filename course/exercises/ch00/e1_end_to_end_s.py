@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -20,7 +19,7 @@ def end_to_end_s(ttft_s: float, tpot_s: float, output_tokens: int) -> float:
     return ttft_s + (output_tokens - 1) * tpot_s
 
 
-def one_gap_too_many(ttft_s, tpot_s, output_tokens):
+def gap_for_every_token(ttft_s, tpot_s, output_tokens):
     """A gap for every token, the first one too."""
     return ttft_s + output_tokens * tpot_s
 
@@ -30,7 +29,7 @@ def decode_only(ttft_s, tpot_s, output_tokens):
     return output_tokens * tpot_s
 
 
-def first_token_for_every_token(ttft_s, tpot_s, output_tokens):
+def prefill_for_every_token(ttft_s, tpot_s, output_tokens):
     """Every token paid at the price of the first."""
     return ttft_s * output_tokens
 
@@ -62,39 +61,30 @@ EXERCISE = function_exercise(
         "others follow in decode, one step each, a mean time per output token (TPOT) apart. "
         "How long does the user wait for the last one?"
     ),
-    track="warm-up",
     kind="compute",
     minutes=3,
     difficulty=1,
     reference=end_to_end_s,
     cases=_one_request,
     result=Number("s"),
-    wrong=(
-        Wrong(
-            "gap-for-every-token",
-            one_gap_too_many,
+    wrong={
+        gap_for_every_token: (
             "You count one gap too many. The TTFT already ends with the first token: draw an "
-            "answer of three tokens, and count the gaps between them.",
+            "answer of three tokens, and count the gaps between them."
         ),
-        Wrong(
-            "decode-only",
-            decode_only,
+        decode_only: (
             "That is decode alone, as if tokens came from the start. The user also waits for "
-            "the first token, which is not there before the prompt's prefill is done.",
+            "the first token, which is not there before the prompt's prefill is done."
         ),
-        Wrong(
-            "prefill-for-every-token",
-            first_token_for_every_token,
+        prefill_for_every_token: (
             "You pay the first token's price for every token. The prompt is read once: the "
-            "KV cache keeps what was read, so each further token costs only a decode step.",
+            "KV cache keeps what was read, so each further token costs only a decode step."
         ),
-        Wrong(
-            "pace-read-as-rate",
-            pace_read_as_rate,
+        pace_read_as_rate: (
             "You divide by the TPOT, as if it were a speed. It is a time for each token "
-            "(0.05 s is 20 tokens/s), so more of it means a longer wait.",
+            "(0.05 s is 20 tokens/s), so more of it means a longer wait."
         ),
-    ),
+    },
     hints=(
         "Try an answer of one token: what does the user wait for then?",
         "Between the first token and the last there are output_tokens - 1 gaps.",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -21,7 +20,7 @@ def output_tokens_per_s(users: int, ttft_s: float, tpot_s: float, output_tokens:
     return users * output_tokens / request_s
 
 
-def one_user_for_all(users, ttft_s, tpot_s, output_tokens):
+def one_user_for_the_server(users, ttft_s, tpot_s, output_tokens):
     """One person's speed, reported as the server's."""
     return output_tokens / (ttft_s + (output_tokens - 1) * tpot_s)
 
@@ -36,7 +35,7 @@ def requests_for_tokens(users, ttft_s, tpot_s, output_tokens):
     return users / (ttft_s + (output_tokens - 1) * tpot_s)
 
 
-def one_gap_too_many_each(users, ttft_s, tpot_s, output_tokens):
+def gap_for_every_token_again(users, ttft_s, tpot_s, output_tokens):
     """Every request one gap longer than it is."""
     return users * output_tokens / (ttft_s + output_tokens * tpot_s)
 
@@ -66,46 +65,35 @@ EXERCISE = function_exercise(
         "the last token of the answer, and sends the next one at once; all requests are "
         "alike. How many output tokens does the server deliver per second, over a long run?"
     ),
-    track="warm-up",
     kind="compute",
     minutes=4,
     difficulty=1,
     reference=output_tokens_per_s,
     cases=_many_users,
     result=Number("tokens/s"),
-    wrong=(
-        Wrong(
-            "one-user-for-the-server",
-            one_user_for_all,
+    wrong={
+        one_user_for_the_server: (
             "That is what one user sees. The server works for all of them in the same "
-            "seconds: latency belongs to a request, throughput to the server.",
+            "seconds: latency belongs to a request, throughput to the server."
         ),
-        Wrong(
-            "decode-speed-only",
-            decode_speed_only,
+        decode_speed_only: (
             "users / tpot_s is the rate while everyone is in decode. Each user also spends "
             "the TTFT of every request without getting a token: use the whole time of a "
-            "request.",
+            "request."
         ),
-        Wrong(
-            "requests-for-tokens",
-            requests_for_tokens,
+        requests_for_tokens: (
             "That is a rate of finished requests. Throughput has several units; tokens are "
-            "asked: how many does each request bring?",
+            "asked: how many does each request bring?"
         ),
-        Wrong(
-            "gap-for-every-token-again",
-            one_gap_too_many_each,
+        gap_for_every_token_again: (
             "Right idea, but each request is one gap too long: output_tokens − 1 gaps follow "
-            "the first token, as in exercise 0.1.",
+            "the first token, as in exercise 0.1."
         ),
-        Wrong(
-            "users-take-turns",
-            users_take_turns,
+        users_take_turns: (
             "You let the users take turns. They are served in one batch: the TPOT given is "
-            "what each of them sees while all are being served.",
+            "what each of them sees while all are being served."
         ),
-    ),
+    },
     hints=(
         "How many output tokens does one user receive in the time that one request takes?",
         "That time is exercise 0.1's. Each user gets output_tokens in it, again and again.",

@@ -22,7 +22,6 @@ EXERCISE = choice_exercise(
     "0.3",
     title="Which load to run at",
     question=_LOAD_TABLE,
-    track="warm-up",
     kind="audit",
     minutes=3,
     difficulty=1,

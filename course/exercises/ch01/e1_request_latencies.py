@@ -8,7 +8,6 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch01.kinds import Named
-from course.exercises.definition import Wrong
 
 
 def request_latencies(
@@ -26,7 +25,7 @@ def request_latencies(
     return first_s - sent_s, tpot_s, last_s - sent_s
 
 
-def a_gap_for_every_token(sent_s, chunk_times_s, chunk_tokens, end_s):
+def gap_for_every_token(sent_s, chunk_times_s, chunk_tokens, end_s):
     """The decode time over the number of tokens."""
     tokens = int(chunk_tokens.sum())
     first_s, last_s = float(chunk_times_s[0]), float(chunk_times_s[-1])
@@ -62,14 +61,14 @@ def chunks_for_tokens(sent_s, chunk_times_s, chunk_tokens, end_s):
     return first_s - sent_s, tpot_s, last_s - sent_s
 
 
-def until_the_stream_ends(sent_s, chunk_times_s, chunk_tokens, end_s):
+def end_of_the_stream(sent_s, chunk_times_s, chunk_tokens, end_s):
     """The closing of the connection taken for the last token."""
     tokens = int(chunk_tokens.sum())
     ttft_s, e2e_s = float(chunk_times_s[0]) - sent_s, end_s - sent_s
     return ttft_s, (e2e_s - ttft_s) / (tokens - 1) if tokens > 1 else None, e2e_s
 
 
-def only_e2e_until_the_end(sent_s, chunk_times_s, chunk_tokens, end_s):
+def e2e_to_the_closing(sent_s, chunk_times_s, chunk_tokens, end_s):
     """TPOT up to the last token, E2E up to the closing of the connection."""
     tokens = int(chunk_tokens.sum())
     first_s, last_s = float(chunk_times_s[0]), float(chunk_times_s[-1])
@@ -136,7 +135,6 @@ EXERCISE = function_exercise(
         "whole answer when its last token is there. An answer of a single token has no gap, "
         "so it has no TPOT: give None for it."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=1,
@@ -144,68 +142,50 @@ EXERCISE = function_exercise(
     cases=_streams,
     result=_LATENCIES,
     accept=_accept_latencies,
-    wrong=(
-        Wrong(
-            "gap-for-every-token",
-            a_gap_for_every_token,
+    wrong={
+        gap_for_every_token: (
             "You divide by n, the number of tokens. Between n tokens there are n − 1 gaps. "
-            "(Where n is 1 there is none, and so no TPOT: None, and not 0.)",
+            "(Where n is 1 there is none, and so no TPOT: None, and not 0.)"
         ),
-        Wrong(
-            "tokens-after-the-first-chunk",
-            tokens_after_the_first_chunk,
+        tokens_after_the_first_chunk: (
             "You divide by the tokens that came after the first *chunk*. TPOT leaves out one "
             "token, the first: where the first chunk carried two, the second of them counts. "
-            "Divide by n − 1, whatever the chunks.",
+            "Divide by n − 1, whatever the chunks."
         ),
-        Wrong(
-            "first-token-in-the-pace",
-            first_token_in_the_pace,
+        first_token_in_the_pace: (
             "Your TPOT holds the wait for the first token as well. TPOT is the pace of what "
             "comes after it: start its clock at the first token, and count the gaps from "
-            "there.",
+            "there."
         ),
-        Wrong(
-            "whole-time-over-tokens",
-            whole_time_over_tokens,
+        whole_time_over_tokens: (
             "You divide E2E by n, so the wait for the first token is in your TPOT. TPOT is the "
             "pace of what comes after it: n − 1 gaps, in the time from the first token to the "
-            "last.",
+            "last."
         ),
-        Wrong(
-            "chunks-for-tokens",
-            chunks_for_tokens,
+        chunks_for_tokens: (
             "You count chunks. A packet may carry several tokens, and TPOT is a time per "
-            "token: n is the sum of chunk_tokens.",
+            "token: n is the sum of chunk_tokens."
         ),
-        Wrong(
-            "end-of-the-stream",
-            until_the_stream_ends,
+        end_of_the_stream: (
             "You let the clock run until the connection was closed. The user had the whole "
             "answer at the last chunk; what follows (the usage report, the closing) is "
-            "nobody's wait.",
+            "nobody's wait."
         ),
-        Wrong(
-            "e2e-to-the-closing",
-            only_e2e_until_the_end,
+        e2e_to_the_closing: (
             "Your E2E runs until end_s, when the connection was closed. (Your TPOT rightly "
             "does not.) The user has the whole answer when its last token is there: at the "
-            "last chunk.",
+            "last chunk."
         ),
-        Wrong(
-            "zero-for-undefined",
-            zero_for_undefined,
+        zero_for_undefined: (
             "Right, except for the answer of one token, to which you give a TPOT of 0 s: the "
             "fastest pace there is. Averaged with the others it would flatter the server. "
-            "There is no such number: None.",
+            "There is no such number: None."
         ),
-        Wrong(
-            "clock-for-stopwatch",
-            clock_for_stopwatch,
+        clock_for_stopwatch: (
             "You report times of the clock. A latency is a time *since the request was sent*: "
-            "subtract sent_s.",
+            "subtract sent_s."
         ),
-    ),
+    },
     hints=(
         "Draw the time line: sent, first chunk, last chunk, closed. Which two points does "
         "each of the three latencies lie between?",

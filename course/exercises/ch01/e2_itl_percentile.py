@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import LinearStepCost
@@ -25,36 +24,36 @@ def itl_percentile(sent_s: np.ndarray, token_times_s: list[np.ndarray], percenti
     return float(np.percentile(gaps_s, percentile))
 
 
-def mean_of_tpots(sent_s, token_times_s, percentile):
+def mean_of_means(sent_s, token_times_s, percentile):
     """Each answer's mean gap, and the mean of those."""
     tpots_s = [np.mean(np.diff(times_s)) for times_s in token_times_s if len(times_s) > 1]
     return float(np.mean(tpots_s))
 
 
-def percentile_of_tpots(sent_s, token_times_s, percentile):
+def percentile_of_means(sent_s, token_times_s, percentile):
     """Each answer's mean gap, and the percentile of those."""
     tpots_s = [np.mean(np.diff(times_s)) for times_s in token_times_s if len(times_s) > 1]
     return float(np.percentile(tpots_s, percentile))
 
 
-def mean_of_percentiles(sent_s, token_times_s, percentile):
+def averaged_percentiles(sent_s, token_times_s, percentile):
     """Each answer's percentile, and the mean of those."""
     gaps_s = [np.diff(times_s) for times_s in token_times_s if len(times_s) > 1]
     return float(np.mean([np.percentile(gaps, percentile) for gaps in gaps_s]))
 
 
-def gaps_across_answers(sent_s, token_times_s, percentile):
+def gaps_between_users(sent_s, token_times_s, percentile):
     """All tokens on one time line, whosever they are."""
     times_s = np.sort(np.concatenate(token_times_s))
     return float(np.percentile(np.diff(times_s), percentile))
 
 
-def across_the_boundaries(sent_s, token_times_s, percentile):
+def gaps_across_boundaries(sent_s, token_times_s, percentile):
     """One answer's times after another's, and the differences from each to the next too."""
     return float(np.percentile(np.diff(np.concatenate(token_times_s)), percentile))
 
 
-def with_the_first_token(sent_s, token_times_s, percentile):
+def first_token_as_a_gap(sent_s, token_times_s, percentile):
     """The wait for the first token among the gaps."""
     gaps_s = [
         np.diff(np.concatenate([[sent], times_s]))
@@ -115,7 +114,7 @@ def _describe_streams(case: Any) -> str:
 
 def _both_views(_: Any, case: Any) -> str:
     """The two figures that a report could print of one run, side by side."""
-    tpot_s = mean_of_tpots(**case)
+    tpot_s = mean_of_means(**case)
     itl_s = itl_percentile(**case)
     return (
         f"the same run has a mean TPOT of {plain(1000 * tpot_s, 3)} ms and a "
@@ -134,7 +133,6 @@ EXERCISE = function_exercise(
         "percentile of the ITL: every single gap between two neighbouring tokens of one "
         "answer, all answers pooled, each gap counting once."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -143,47 +141,35 @@ EXERCISE = function_exercise(
     result=Number("s", rel=0.01),
     describe=_describe_streams,
     evidence=_both_views,
-    wrong=(
-        Wrong(
-            "mean-of-means",
-            mean_of_tpots,
+    wrong={
+        mean_of_means: (
             "That is the mean TPOT, the very number the report prints. A pause of half a "
-            "second among a hundred gaps raises it by 5 ms. Keep the single gaps.",
+            "second among a hundred gaps raises it by 5 ms. Keep the single gaps."
         ),
-        Wrong(
-            "percentile-of-means",
-            percentile_of_tpots,
+        percentile_of_means: (
             "You take the percentile of the answers' *mean* gaps. Inside each mean the pause "
-            "has already been spread over all tokens: pool the gaps first, and average none.",
+            "has already been spread over all tokens: pool the gaps first, and average none."
         ),
-        Wrong(
-            "averaged-percentiles",
-            mean_of_percentiles,
+        averaged_percentiles: (
             "You average the percentiles of single answers. A percentile of all is not the "
             "mean of the parts' percentiles, and here an answer of three tokens weighs as "
-            "much as one of three hundred. Pool the gaps, then take one percentile.",
+            "much as one of three hundred. Pool the gaps, then take one percentile."
         ),
-        Wrong(
-            "gaps-between-users",
-            gaps_across_answers,
+        gaps_between_users: (
             "You put the tokens of all users on one time line. Nobody reads that: those gaps "
-            "shrink with every further user. Take the gaps inside each answer.",
+            "shrink with every further user. Take the gaps inside each answer."
         ),
-        Wrong(
-            "gaps-across-boundaries",
-            across_the_boundaries,
+        gaps_across_boundaries: (
             "You join the answers first and take the differences after. Then the step from "
             "the last token of one answer to the first of the next is among them, once for "
             "every request: a long pause where requests are rare, and less than 0 where they "
-            "overlap. Take np.diff of each answer, then join.",
+            "overlap. Take np.diff of each answer, then join."
         ),
-        Wrong(
-            "first-token-as-a-gap",
-            with_the_first_token,
+        first_token_as_a_gap: (
             "You count the wait for the first token as a gap. It is the TTFT, with a limit of "
-            "its own, and one large value per answer is enough to move a P99.",
+            "its own, and one large value per answer is enough to move a P99."
         ),
-    ),
+    },
     hints=(
         "For one answer: which numpy function gives the gaps between neighbouring times?",
         "np.diff for each answer, and np.concatenate to pool them. An answer of one token "

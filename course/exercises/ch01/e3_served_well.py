@@ -8,7 +8,6 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch01.kinds import Named
-from course.exercises.definition import Wrong
 from course.exercises.values import plain
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.pricing import LinearStepCost
@@ -144,7 +143,6 @@ EXERCISE = function_exercise(
         "requests the server finished per second of the test: "
         "`return attainment, goodput_per_s`."
     ),
-    track="core",
     kind="compute",
     minutes=8,
     difficulty=2,
@@ -153,48 +151,36 @@ EXERCISE = function_exercise(
     result=_SHARE_AND_RATE,
     accept=_accept_share_and_rate,
     describe=_describe_burst,
-    wrong=(
-        Wrong(
-            "failed-left-out",
-            failed_left_out,
+    wrong={
+        failed_left_out: (
             "Your share is of the *finished* requests. Then a server that refuses everything "
             "hard to serve has a perfect score. Who asked and got nothing was promised the "
-            "same: divide by all requests offered.",
+            "same: divide by all requests offered."
         ),
-        Wrong(
-            "one-token-fails",
-            one_token_fails,
+        one_token_fails: (
             "You fail the answers of one token. Their TPOT is NaN, and `NaN <= limit` is "
             "False without a word. The policy here is that they pass that limit: "
-            "`np.isnan` finds them.",
+            "`np.isnan` finds them."
         ),
-        Wrong(
-            "half-an-answer-counts",
-            half_an_answer_counts,
+        half_an_answer_counts: (
             "You count answers that began well and were never completed. Their first tokens "
-            "were in time, but the user left without an answer: only the finished can be good.",
+            "were in time, but the user left without an answer: only the finished can be good."
         ),
-        Wrong(
-            "limits-one-by-one",
-            limits_one_by_one,
+        limits_one_by_one: (
             "You judge each limit by itself and take the worse share. The requests that are "
             "late and those that are slow are not the same ones: each request must keep *both* "
-            "limits.",
+            "limits."
         ),
-        Wrong(
-            "mean-inside-the-limit",
-            mean_inside_the_limit,
+        mean_inside_the_limit: (
             "You compare the means with the limits and so give all requests one verdict. A "
             "mean inside the limit says nothing about how many were outside: judge each "
-            "request.",
+            "request."
         ),
-        Wrong(
-            "throughput-for-goodput",
-            throughput_for_goodput,
+        throughput_for_goodput: (
             "The attainment is right, but your second number is the throughput: everything "
-            "that finished. Goodput counts only what kept the promise.",
+            "that finished. Goodput counts only what kept the promise."
         ),
-    ),
+    },
     hints=(
         "Make one row of True and False, a verdict for each request. Which three conditions "
         "must a good one meet?",

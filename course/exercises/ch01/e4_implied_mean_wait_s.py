@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, Run, simulate_closed
 from course.serving.pricing import LinearStepCost
@@ -51,17 +50,13 @@ def prompt_among_the_output(
     return max(0, users - seats) / (output_tokens_per_s / tokens)
 
 
-def one_seat_for_the_queue(
-    users, seats, output_tokens_per_s, mean_prompt_tokens, mean_output_tokens
-):
+def queue_at_one_seat(users, seats, output_tokens_per_s, mean_prompt_tokens, mean_output_tokens):
     """The queue worked off at the rate of a single seat."""
     requests_per_s_and_seat = output_tokens_per_s / seats / mean_output_tokens
     return max(0, users - seats) / requests_per_s_and_seat
 
 
-def less_than_nobody_waits(
-    users, seats, output_tokens_per_s, mean_prompt_tokens, mean_output_tokens
-):
+def less_than_nobody(users, seats, output_tokens_per_s, mean_prompt_tokens, mean_output_tokens):
     """The formula, followed to where the queue has fewer than no requests in it."""
     return (users - seats) / (output_tokens_per_s / mean_output_tokens)
 
@@ -124,7 +119,6 @@ EXERCISE = function_exercise(
         "figure is needed); the first one tried is this one, and the card plays it in the "
         "engine."
     ),
-    track="core",
     kind="audit",
     minutes=7,
     difficulty=2,
@@ -132,39 +126,29 @@ EXERCISE = function_exercise(
     cases=_reports,
     result=Number("s"),
     evidence=_wait_in_engine,
-    wrong=(
-        Wrong(
-            "tokens-for-requests",
-            tokens_for_requests,
+    wrong={
+        tokens_for_requests: (
             "Your λ is in tokens per second, but what waits is requests. L, λ and W must "
-            "speak of the same things: how many *requests* does that many tokens finish?",
+            "speak of the same things: how many *requests* does that many tokens finish?"
         ),
-        Wrong(
-            "everybody-waits",
-            everybody_waits,
+        everybody_waits: (
             "You let all users wait at the same time. Those in a seat are being served: your "
-            "number is the whole time in the system (E2E). Asked is the part before a seat.",
+            "number is the whole time in the system (E2E). Asked is the part before a seat."
         ),
-        Wrong(
-            "prompt-among-the-output",
-            prompt_among_the_output,
+        prompt_among_the_output: (
             "You divide *output* tokens per second by prompt and output tokens together. Top "
             "and bottom must count the same tokens: each request brings mean_output_tokens "
-            "to that rate.",
+            "to that rate."
         ),
-        Wrong(
-            "queue-at-one-seat",
-            one_seat_for_the_queue,
+        queue_at_one_seat: (
             "You let the whole queue pass through one seat. Any seat that falls free takes "
-            "the next in line, so the queue moves at the rate of all seats together.",
+            "the next in line, so the queue moves at the rate of all seats together."
         ),
-        Wrong(
-            "less-than-nobody",
-            less_than_nobody_waits,
+        less_than_nobody: (
             "Right where there are more users than seats. Where there are seats enough, your "
-            "queue holds fewer than no requests and the wait is negative; it is 0.0.",
+            "queue holds fewer than no requests and the wait is negative; it is 0.0."
         ),
-    ),
+    },
     hints=(
         "How many of the users have no seat? That many wait, at every moment.",
         "How many requests does the server finish in a second, if each brings 150 of the 850 "

@@ -312,7 +312,6 @@ EXERCISE = value_exercise(
     "1.5",
     title="The command that did something else",
     question=_COMMAND,
-    track="stretch",
     kind="configure",
     minutes=7,
     difficulty=2,

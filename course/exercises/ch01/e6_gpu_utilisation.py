@@ -14,7 +14,6 @@ EXERCISE = choice_exercise(
         "P95 TTFT from 1.2 s to 1.8 s. nvidia-smi's figure is the share of time in which at "
         "least one kernel (a program on the GPU) was running. What may you conclude from 91 %?"
     ),
-    track="stretch",
     minutes=4,
     difficulty=2,
     options={

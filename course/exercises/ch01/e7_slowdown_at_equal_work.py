@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.pricing import LinearStepCost
@@ -45,14 +44,14 @@ def divided_by_length(tokens_before, e2e_before_s, tokens_after, e2e_after_s):
     return float(np.mean(after_s) / np.mean(before_s))
 
 
-def total_seconds_per_token(tokens_before, e2e_before_s, tokens_after, e2e_after_s):
+def seconds_over_tokens(tokens_before, e2e_before_s, tokens_after, e2e_after_s):
     """All seconds over all tokens, the release note's rate turned round."""
     after_s = e2e_after_s.sum() / tokens_after.sum()
     before_s = e2e_before_s.sum() / tokens_before.sum()
     return float(after_s / before_s)
 
 
-def half_of_each(tokens_before, e2e_before_s, tokens_after, e2e_after_s):
+def half_and_half(tokens_before, e2e_before_s, tokens_after, e2e_after_s):
     """Equal weight to short and long answers."""
     after_s = sum(np.mean(e2e_after_s[tokens_after == n]) for n in (100, 500))
     before_s = sum(np.mean(e2e_before_s[tokens_before == n]) for n in (100, 500))
@@ -169,7 +168,6 @@ EXERCISE = function_exercise(
         "release, on average, as a multiple of what it took? The logs of both weeks have "
         "answers of either length."
     ),
-    track="stretch",
     kind="audit",
     minutes=7,
     difficulty=2,
@@ -178,48 +176,36 @@ EXERCISE = function_exercise(
     result=Number("", rel=2e-3, noun="a ratio without a unit"),
     describe=_describe_weeks,
     evidence=_replayed,
-    wrong=(
-        Wrong(
-            "means-of-two-mixes",
-            means_of_two_mixes,
+    wrong={
+        means_of_two_mixes: (
             "You divide the weeks' overall means. Long answers take longer on any server, and "
-            "the second week has more of them: that ratio is mostly the users' doing.",
+            "the second week has more of them: that ratio is mostly the users' doing."
         ),
-        Wrong(
-            "divided-by-length",
-            divided_by_length,
+        divided_by_length: (
             "You divide each request's time by its tokens to make them comparable. But the "
             "TTFT is paid once, however long the answer: spread over 500 tokens it looks "
-            "five times cheaper than over 100. Compare answers of one length.",
+            "five times cheaper than over 100. Compare answers of one length."
         ),
-        Wrong(
-            "seconds-over-tokens",
-            total_seconds_per_token,
+        seconds_over_tokens: (
             "All seconds over all tokens is the release note's own figure turned round. A "
-            "week of long answers has fewer seconds per token on the very same server.",
+            "week of long answers has fewer seconds per token on the very same server."
         ),
-        Wrong(
-            "half-and-half",
-            half_of_each,
+        half_and_half: (
             "You compare length by length, which is right, and then give both lengths equal "
-            "weight. Nobody sent that traffic: weigh them as the earlier week did.",
+            "weight. Nobody sent that traffic: weigh them as the earlier week did."
         ),
-        Wrong(
-            "mean-of-ratios",
-            mean_of_ratios,
+        mean_of_ratios: (
             "You average the ratios of the two lengths. Then a second won on a short answer "
             "counts more than a second lost on a long one. Average the times first, and "
-            "divide once at the end.",
+            "divide once at the end."
         ),
-        Wrong(
-            "plain-mean-of-ratios",
-            plain_mean_of_ratios,
+        plain_mean_of_ratios: (
             "You take the mean of the two lengths' ratios. Asked is how long the earlier "
             "week's whole mix takes, and a ratio knows neither how often its length was asked "
             "for nor how long it lasts. Average the *times*, weighted as the earlier week "
-            "was, and divide once at the end.",
+            "was, and divide once at the end."
         ),
-    ),
+    },
     hints=(
         "In which group of requests are the two weeks comparable as they stand?",
         "For each of the two lengths: the mean E2E on the new release, and the share of such "

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole, plain
 
 
@@ -26,7 +25,7 @@ def one_on_average(quantile, confidence):
     return math.ceil(round(1 / (1 - quantile), 6))
 
 
-def confidence_itself(quantile, confidence):
+def confidence_for_the_rest(quantile, confidence):
     """Requests until the chance that none is beyond has come down to the confidence."""
     return math.ceil(math.log(confidence) / math.log(quantile))
 
@@ -85,7 +84,6 @@ EXERCISE = function_exercise(
         "request is below the true P99 with a chance of 0.99, whatever the latencies look "
         "like; what is the chance that *all* n of them are?"
     ),
-    track="stretch",
     kind="predict",
     minutes=6,
     difficulty=2,
@@ -93,42 +91,32 @@ EXERCISE = function_exercise(
     cases=_percentiles_and_confidences,
     result=Whole("requests"),
     evidence=_tests_that_reach,
-    wrong=(
-        Wrong(
-            "one-on-average",
-            one_on_average,
+    wrong={
+        one_on_average: (
             "In a hundred requests *one on average* is beyond P99. Sometimes there are three, "
             "and in 37 of 100 such tests there is none at all. The confidence must be in the "
-            "answer.",
+            "answer."
         ),
-        Wrong(
-            "confidence-for-the-rest",
-            confidence_itself,
+        confidence_for_the_rest: (
             "You let the chance that *none* is beyond come down to the confidence itself. It "
             "is the chance of failure, so it must come down to what is left: 1 − confidence. "
             "For P99 at 95 % you get 6 requests, and the slowest of six lies above the true "
-            "P99 in 6 tests of 100, where 95 are asked.",
+            "P99 in 6 tests of 100, where 95 are asked."
         ),
-        Wrong(
-            "chances-added",
-            chances_added,
+        chances_added: (
             "You add the chances of single requests. Added chances count a test with two slow "
             "requests twice (and pass 100 % in the end). Multiply the chances that each is "
-            "*not* beyond.",
+            "*not* beyond."
         ),
-        Wrong(
-            "roles-exchanged",
-            roles_exchanged,
+        roles_exchanged: (
             "Quantile and confidence have changed places. The chance that goes down with "
-            "every request is quantile × quantile × …; it must fall to 1 − confidence.",
+            "every request is quantile × quantile × …; it must fall to 1 − confidence."
         ),
-        Wrong(
-            "rounded-down",
-            rounded_down,
+        rounded_down: (
             "With the whole part you fall just short of the confidence: one request more is "
-            "needed. Round up.",
+            "needed. Round up."
         ),
-    ),
+    },
     hints=(
         "With two requests, the chance that both are below P99 is 0.99 · 0.99.",
         "The smallest n with quantile**n ≤ 1 − confidence.",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -23,25 +22,25 @@ def mean_in_system(arrival_s: np.ndarray, departure_s: np.ndarray, window_s: flo
     return float((until_s - from_s).sum() / window_s)
 
 
-def whole_stays(arrival_s, departure_s, window_s):
+def time_outside_the_window(arrival_s, departure_s, window_s):
     """The full stay of each, though part of it lies outside the window."""
     return float((departure_s - arrival_s).sum() / window_s)
 
 
-def completed_inside(arrival_s, departure_s, window_s):
+def only_the_completed(arrival_s, departure_s, window_s):
     """Only those that both came and left inside the window."""
     whole = (arrival_s >= 0) & (departure_s <= window_s)
     return float((departure_s - arrival_s)[whole].sum() / window_s)
 
 
-def seen_at_arrivals(arrival_s, departure_s, window_s):
+def count_at_arrivals(arrival_s, departure_s, window_s):
     """The mean of the counts that the arriving requests find."""
     inside = arrival_s[(arrival_s >= 0) & (arrival_s <= window_s)]
     counts = [((arrival_s < t) & (departure_s > t)).sum() for t in inside]
     return float(np.mean(counts))
 
 
-def most_at_once(arrival_s, departure_s, window_s):
+def peak_for_mean(arrival_s, departure_s, window_s):
     """The largest count, as a dashboard's maximum shows it."""
     inside = arrival_s[(arrival_s >= 0) & (arrival_s <= window_s)]
     counts = [((arrival_s <= t) & (departure_s > t)).sum() for t in inside]
@@ -79,40 +78,31 @@ EXERCISE = function_exercise(
         "requests were in the system on average over that window? Little's law, L = λ · W, is "
         "a statement about just this number."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
     reference=mean_in_system,
     cases=_request_logs,
     result=Number("requests", rel=1e-4),
-    wrong=(
-        Wrong(
-            "time-outside-the-window",
-            whole_stays,
+    wrong={
+        time_outside_the_window: (
             "You count the whole stay of every request. A request that came 20 s before the "
             "window, or stayed 20 s after it, was not in the system *during the window* for "
-            "that time: cut each stay at 0 and at window_s.",
+            "that time: cut each stay at 0 and at window_s."
         ),
-        Wrong(
-            "only-the-completed",
-            completed_inside,
+        only_the_completed: (
             "You count only requests that came and left inside the window. That drops just "
-            "the long ones, and long stays are most of what fills a system: survivorship.",
+            "the long ones, and long stays are most of what fills a system: survivorship."
         ),
-        Wrong(
-            "count-at-arrivals",
-            seen_at_arrivals,
+        count_at_arrivals: (
             "You average what arriving requests find. That weighs each moment by how many "
-            "arrive in it, and a burst brings many arrivals at once: weigh by time.",
+            "arrive in it, and a burst brings many arrivals at once: weigh by time."
         ),
-        Wrong(
-            "peak-for-mean",
-            most_at_once,
+        peak_for_mean: (
             "That is the most there ever were at once. A maximum tells how large the system "
-            "must be, not how full it usually is.",
+            "must be, not how full it usually is."
         ),
-    ),
+    },
     hints=(
         "Each request adds its own time inside the window. What do all of them add up to?",
         "A stay that begins before 0 counts from 0; one that ends after window_s counts until "

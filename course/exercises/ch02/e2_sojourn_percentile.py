@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -23,12 +22,12 @@ def sojourn_percentile(
     return -math.log(beyond) / (service_rate_per_s - arrival_rate_per_s)
 
 
-def mean_instead(arrival_rate_per_s, service_rate_per_s, percentile):
+def mean_for_percentile(arrival_rate_per_s, service_rate_per_s, percentile):
     """The mean time in the system."""
     return 1 / (service_rate_per_s - arrival_rate_per_s)
 
 
-def service_percentile(arrival_rate_per_s, service_rate_per_s, percentile):
+def service_without_the_queue(arrival_rate_per_s, service_rate_per_s, percentile):
     """The percentile of the service time, as if no one else were there."""
     return -math.log(1 - percentile / 100) / service_rate_per_s
 
@@ -38,7 +37,7 @@ def log_of_the_percentile(arrival_rate_per_s, service_rate_per_s, percentile):
     return math.log(percentile) / (service_rate_per_s - arrival_rate_per_s)
 
 
-def bell_curve(arrival_rate_per_s, service_rate_per_s, percentile):
+def bell_curve_tail(arrival_rate_per_s, service_rate_per_s, percentile):
     """Mean and standard deviation, put into a normal distribution."""
     from statistics import NormalDist
 
@@ -46,7 +45,7 @@ def bell_curve(arrival_rate_per_s, service_rate_per_s, percentile):
     return NormalDist(mean_s, mean_s).inv_cdf(percentile / 100)
 
 
-def wait_percentile(arrival_rate_per_s, service_rate_per_s, percentile):
+def wait_for_sojourn(arrival_rate_per_s, service_rate_per_s, percentile):
     """The percentile of the wait before service."""
     utilization = arrival_rate_per_s / service_rate_per_s
     beyond = 1 - percentile / 100
@@ -77,47 +76,36 @@ EXERCISE = function_exercise(
         "exponentially distributed, with the mean W = 1/(μ − λ). Give any percentile of it: "
         "for a percentile of 99 the time that 99 requests in a hundred stay within."
     ),
-    track="core",
     kind="compute",
     minutes=5,
     difficulty=1,
     reference=sojourn_percentile,
     cases=_loads_and_percentiles,
     result=Number("s"),
-    wrong=(
-        Wrong(
-            "mean-for-percentile",
-            mean_instead,
+    wrong={
+        mean_for_percentile: (
             "That is the mean, whatever percentile is asked. For an exponential distribution "
-            "P99 is ln(100), about 4.6 times, the mean: a mean inside the target says little.",
+            "P99 is ln(100), about 4.6 times, the mean: a mean inside the target says little."
         ),
-        Wrong(
-            "service-without-the-queue",
-            service_percentile,
+        service_without_the_queue: (
             "That is the service time's percentile: what a request takes that finds the "
-            "server idle. Waiting is what the others cause, so λ must be in it.",
+            "server idle. Waiting is what the others cause, so λ must be in it."
         ),
-        Wrong(
-            "bell-curve-tail",
-            bell_curve,
+        bell_curve_tail: (
             "Mean plus so many standard deviations is the tail of a bell curve. Times in a "
             "queue are skewed: an exponential tail is far longer, and half of the requests "
-            "are below 0.69 of the mean.",
+            "are below 0.69 of the mean."
         ),
-        Wrong(
-            "log-of-the-percentile",
-            log_of_the_percentile,
+        log_of_the_percentile: (
             "You take the logarithm of the percentile's number. It looks right at P99, where "
             "ln(99) is nearly ln(100), and nowhere else: the logarithm is of the share that "
-            "takes longer, 1 − percentile/100, with a minus sign.",
+            "takes longer, 1 − percentile/100, with a minus sign."
         ),
-        Wrong(
-            "wait-for-sojourn",
-            wait_percentile,
+        wait_for_sojourn: (
             "That is the percentile of the wait before service alone; the time in the system "
-            "is asked, until the request is done.",
+            "is asked, until the request is done."
         ),
-    ),
+    },
     hints=(
         "What share of requests takes longer than t, if the time is exponential with mean W?",
         "exp(-t / W) take longer. Set that to the share beyond the percentile: 0.01 for P99.",

@@ -9,7 +9,6 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch02.shared import SIMULATED
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving import queueing
 
@@ -27,17 +26,17 @@ def mean_within_target(service_rate_per_s, target_s):
     return max(0.0, service_rate_per_s - 1 / target_s)
 
 
-def below_zero(service_rate_per_s, target_s):
+def rate_below_zero(service_rate_per_s, target_s):
     """The formula, followed where it leaves the world."""
     return service_rate_per_s - math.log(100) / target_s
 
 
-def utilization_instead(service_rate_per_s, target_s):
+def utilization_for_rate(service_rate_per_s, target_s):
     """The usable share of the service rate."""
     return max(0.0, 1 - math.log(100) / (target_s * service_rate_per_s))
 
 
-def eighty_percent(service_rate_per_s, target_s):
+def rule_of_thumb(service_rate_per_s, target_s):
     """A rule of thumb that knows no target."""
     return 0.8 * service_rate_per_s
 
@@ -77,7 +76,6 @@ EXERCISE = function_exercise(
         "exercise backwards: up to which arrival rate does an M/M/1 server keep the promise? "
         "The card shows what a simulation does at the rate that you give."
     ),
-    track="core",
     kind="predict",
     minutes=6,
     difficulty=2,
@@ -85,31 +83,23 @@ EXERCISE = function_exercise(
     cases=_services_and_targets,
     result=Number("/s"),
     evidence=_p99_at,
-    wrong=(
-        Wrong(
-            "mean-within-target",
-            mean_within_target,
+    wrong={
+        mean_within_target: (
             "At that rate the *mean* meets the target, and 37 requests in a hundred miss it. "
-            "The promise is a P99: one in a hundred may.",
+            "The promise is a P99: one in a hundred may."
         ),
-        Wrong(
-            "rate-below-zero",
-            below_zero,
+        rate_below_zero: (
             "Right where the promise can be kept. Where it cannot, your rate is negative: no "
-            "load at all is the best that can be done, and the answer is 0.0.",
+            "load at all is the best that can be done, and the answer is 0.0."
         ),
-        Wrong(
-            "utilization-for-rate",
-            utilization_instead,
-            "That is the usable utilization ρ, a share of 1. Asked is the rate λ = ρ · μ.",
+        utilization_for_rate: (
+            "That is the usable utilization ρ, a share of 1. Asked is the rate λ = ρ · μ."
         ),
-        Wrong(
-            "rule-of-thumb",
-            eighty_percent,
+        rule_of_thumb: (
             "80 % is right for one target and one server only. A tight target needs far more "
-            "headroom, a loose one less: target_s must be in the answer.",
+            "headroom, a loose one less: target_s must be in the answer."
         ),
-    ),
+    },
     hints=(
         "Write P99 = ln(100)/(μ − λ) = target_s. Which letter do you want to be alone?",
         "μ − λ = ln(100)/target_s: the spare rate that the promise costs, at any μ.",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -21,30 +20,30 @@ def arrival_cv(arrival_s: np.ndarray) -> float:
     return float(np.std(gaps_s) / np.mean(gaps_s))
 
 
-def squared(arrival_s):
+def scv_for_cv(arrival_s):
     """Variance over the mean squared."""
     gaps_s = np.diff(np.sort(arrival_s))
     return float(np.var(gaps_s) / np.mean(gaps_s) ** 2)
 
 
-def in_log_order(arrival_s):
+def log_order(arrival_s):
     """The gaps between neighbouring lines of the log."""
     gaps_s = np.diff(arrival_s)
     return float(np.std(gaps_s) / np.mean(gaps_s))
 
 
-def in_log_order_without_signs(arrival_s):
+def negative_gaps_turned_round(arrival_s):
     """The same, with the negative gaps turned round."""
     gaps_s = np.abs(np.diff(arrival_s))
     return float(np.std(gaps_s) / np.mean(gaps_s))
 
 
-def of_the_timestamps(arrival_s):
+def spread_of_the_timestamps(arrival_s):
     """The spread of the times themselves."""
     return float(np.std(arrival_s) / np.mean(arrival_s))
 
 
-def of_counts_per_second(arrival_s):
+def counts_for_gaps(arrival_s):
     """The spread of the number of arrivals in each second."""
     counts = np.bincount(np.floor(arrival_s).astype(int))
     return float(np.std(counts) / np.mean(counts))
@@ -71,45 +70,34 @@ EXERCISE = function_exercise(
         "deviation over mean. A log is usually written when a request ends, so its lines are "
         "not in order of arrival."
     ),
-    track="core",
     kind="audit",
     minutes=5,
     difficulty=2,
     reference=arrival_cv,
     cases=_traces,
     result=Number("", rel=0.01, noun="a ratio without a unit"),
-    wrong=(
-        Wrong(
-            "scv-for-cv",
-            squared,
+    wrong={
+        scv_for_cv: (
             "That is the square of it, variance over mean squared (SCV). Kingman's formula "
-            "wants the square; asked is the CV, so take the root.",
+            "wants the square; asked is the CV, so take the root."
         ),
-        Wrong(
-            "log-order",
-            in_log_order,
+        log_order: (
             "You take the gaps between neighbouring lines. The log is in the order in which "
-            "requests ended: sort the arrival times first.",
+            "requests ended: sort the arrival times first."
         ),
-        Wrong(
-            "negative-gaps-turned-round",
-            in_log_order_without_signs,
+        negative_gaps_turned_round: (
             "Some gaps came out negative, and you made them positive. A negative gap says that "
-            "the lines are not in order of arrival: sort the times, and none is left.",
+            "the lines are not in order of arrival: sort the times, and none is left."
         ),
-        Wrong(
-            "spread-of-the-timestamps",
-            of_the_timestamps,
+        spread_of_the_timestamps: (
             "That is the spread of the timestamps themselves, which only says how long the "
-            "trace is. Burstiness is in the gaps between them.",
+            "trace is. Burstiness is in the gaps between them."
         ),
-        Wrong(
-            "counts-for-gaps",
-            of_counts_per_second,
+        counts_for_gaps: (
             "That is the spread of arrivals per second, which depends on the rate and on "
-            "where the seconds are cut. Take the gaps between arrivals.",
+            "where the seconds are cut. Take the gaps between arrivals."
         ),
-    ),
+    },
     hints=(
         "Which numbers are large when arrivals come in bunches: the times, or the gaps?",
         "np.sort, then np.diff. A gap can never be negative.",

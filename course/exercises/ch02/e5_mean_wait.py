@@ -9,7 +9,6 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch02.shared import SIMULATED
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving import queueing
 
@@ -24,13 +23,13 @@ def mean_wait(arrival_rate_per_s: float, service_s: np.ndarray) -> float:
     return float(arrival_rate_per_s * np.mean(service_s**2) / (2 * (1 - utilization)))
 
 
-def as_if_exponential(arrival_rate_per_s, service_s):
+def exponential_assumed(arrival_rate_per_s, service_s):
     """M/M/1's wait at the same mean."""
     utilization = arrival_rate_per_s * np.mean(service_s)
     return float(utilization * np.mean(service_s) / (1 - utilization))
 
 
-def as_if_constant(arrival_rate_per_s, service_s):
+def square_of_the_mean(arrival_rate_per_s, service_s):
     """The square of the mean where the mean of the squares belongs."""
     utilization = arrival_rate_per_s * np.mean(service_s)
     return float(arrival_rate_per_s * np.mean(service_s) ** 2 / (2 * (1 - utilization)))
@@ -44,7 +43,7 @@ def cv_not_squared(arrival_rate_per_s, service_s):
     return float((1 + cv) / 2 * utilization * mean_s / (1 - utilization))
 
 
-def with_service(arrival_rate_per_s, service_s):
+def service_included(arrival_rate_per_s, service_s):
     """The time in the system."""
     mean_s = np.mean(service_s)
     utilization = arrival_rate_per_s * mean_s
@@ -79,7 +78,6 @@ EXERCISE = function_exercise(
         "service times, predict the mean wait before service; the card simulates the same "
         "queue beside it."
     ),
-    track="stretch",
     kind="predict",
     minutes=7,
     difficulty=2,
@@ -87,32 +85,24 @@ EXERCISE = function_exercise(
     cases=_service_samples,
     result=Number("s", rel=0.005),
     evidence=_wait_in_simulation,
-    wrong=(
-        Wrong(
-            "exponential-assumed",
-            as_if_exponential,
+    wrong={
+        exponential_assumed: (
             "That is M/M/1's wait, which knows the mean alone. Two services of one mean can "
-            "wait very differently: use how the sample spreads.",
+            "wait very differently: use how the sample spreads."
         ),
-        Wrong(
-            "square-of-the-mean",
-            as_if_constant,
+        square_of_the_mean: (
             "You square the mean; the formula has the mean of the squares. Yours is M/D/1, a "
-            "server that takes the same time for every answer: the floor.",
+            "server that takes the same time for every answer: the floor."
         ),
-        Wrong(
-            "cv-not-squared",
-            cv_not_squared,
+        cv_not_squared: (
             "The factor is (1 + CV²)/2, with the CV squared. It matters most where the tail "
-            "is long: a CV of 3 is a factor of 5, not 2.",
+            "is long: a CV of 3 is a factor of 5, not 2."
         ),
-        Wrong(
-            "service-included",
-            with_service,
+        service_included: (
             "That is the time in the system: you added the service itself. Asked is the wait "
-            "before it begins.",
+            "before it begins."
         ),
-    ),
+    },
     hints=(
         "The utilization is λ times the mean service time. What else does the sample tell?",
         "W_q = λ · E[S²] / (2 (1 − ρ)); E[S²] is the mean of the squares.",

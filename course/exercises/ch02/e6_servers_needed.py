@@ -9,7 +9,6 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch02.shared import SIMULATED
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole, plain
 from course.serving import queueing
 
@@ -27,7 +26,7 @@ def servers_needed(
     return servers
 
 
-def a_queue_each(arrival_rate_per_s, service_rate_per_s, target_wait_s):
+def a_queue_for_each(arrival_rate_per_s, service_rate_per_s, target_wait_s):
     """Every server with a queue and an equal share of the arrivals of its own."""
     servers = math.floor(arrival_rate_per_s / service_rate_per_s) + 1
     while True:
@@ -47,7 +46,7 @@ def one_fast_server(arrival_rate_per_s, service_rate_per_s, target_wait_s):
         servers += 1
 
 
-def just_stable(arrival_rate_per_s, service_rate_per_s, target_wait_s):
+def keeping_up_is_enough(arrival_rate_per_s, service_rate_per_s, target_wait_s):
     """Enough to keep up on average."""
     return math.floor(arrival_rate_per_s / service_rate_per_s) + 1
 
@@ -100,7 +99,6 @@ EXERCISE = function_exercise(
         "target? You may use `queueing.mmc(arrival_rate_per_s, service_rate_per_s, servers)` "
         "and its `mean_wait_s`; it refuses a fleet too small to keep up."
     ),
-    track="stretch",
     kind="predict",
     minutes=7,
     difficulty=2,
@@ -108,33 +106,25 @@ EXERCISE = function_exercise(
     cases=_fleets,
     result=Whole("servers"),
     evidence=_wait_with,
-    wrong=(
-        Wrong(
-            "a-queue-for-each",
-            a_queue_each,
+    wrong={
+        a_queue_for_each: (
             "You give every replica a queue of its own. Then one may be idle while requests "
-            "wait at another: one shared queue needs fewer replicas. Use M/M/c.",
+            "wait at another: one shared queue needs fewer replicas. Use M/M/c."
         ),
-        Wrong(
-            "one-fast-server",
-            one_fast_server,
+        one_fast_server: (
             "You melt the fleet into one server of its joint speed. Such a server brings its "
             "whole speed to a single request; a fleet with few requests leaves most replicas "
-            "idle. Their waits differ: use M/M/c.",
+            "idle. Their waits differ: use M/M/c."
         ),
-        Wrong(
-            "keeping-up-is-enough",
-            just_stable,
+        keeping_up_is_enough: (
             "That many keep up on average, at a utilization near 1, where the wait is longest. "
-            "The target asks for more.",
+            "The target asks for more."
         ),
-        Wrong(
-            "everyone-waits",
-            everyone_waits,
+        everyone_waits: (
             "1/(cμ − λ) is the mean wait of those who wait. In a larger fleet most requests "
-            "find a free replica and wait not at all: multiply by that probability (Erlang C).",
+            "find a free replica and wait not at all: multiply by that probability (Erlang C)."
         ),
-    ),
+    },
     hints=(
         "Start from the smallest fleet that keeps up, and add replicas until the wait fits.",
         "The smallest fleet that keeps up has math.floor(λ/μ) + 1 replicas.",

@@ -72,7 +72,6 @@ EXERCISE = value_exercise(
         "more than the best number does. `queueing.mm1k` and "
         "`queueing.simulate_bounded_queue` are there to try things on."
     ),
-    track="stretch",
     kind="configure",
     minutes=8,
     difficulty=3,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 from course.serving import queueing
 
@@ -26,7 +25,7 @@ def felt_p99(
     return float(np.percentile(felt_s, 99))
 
 
-def counted_from_sending(scheduled_s, sent_s, finished_s, timeout_s):
+def clock_starts_at_sending(scheduled_s, sent_s, finished_s, timeout_s):
     """The tool's own clock, which starts when it sends."""
     counted_s = np.where(np.isnan(finished_s), timeout_s, finished_s - sent_s)
     return float(np.percentile(counted_s, 99))
@@ -37,13 +36,13 @@ def answered_only(scheduled_s, sent_s, finished_s, timeout_s):
     return float(np.nanpercentile(finished_s - scheduled_s, 99))
 
 
-def percentiles_added(scheduled_s, sent_s, finished_s, timeout_s):
+def percentiles_add_up(scheduled_s, sent_s, finished_s, timeout_s):
     """P99 of the delay, plus P99 of the response."""
     counted_s = np.where(np.isnan(finished_s), timeout_s, finished_s - sent_s)
     return float(np.percentile(sent_s - scheduled_s, 99) + np.percentile(counted_s, 99))
 
 
-def mean_felt(scheduled_s, sent_s, finished_s, timeout_s):
+def mean_for_percentile(scheduled_s, sent_s, finished_s, timeout_s):
     """The mean."""
     felt_s = np.where(np.isnan(finished_s), timeout_s, finished_s - scheduled_s)
     return float(np.mean(felt_s))
@@ -86,40 +85,31 @@ EXERCISE = function_exercise(
         "when it sent them (coordinated omission). From the raw timestamps, work out the P99 "
         "that users would have felt, who come when they come and give up after `timeout_s`."
     ),
-    track="stretch",
     kind="audit",
     minutes=7,
     difficulty=3,
     reference=felt_p99,
     cases=_load_tests,
     result=Number("s", rel=0.02),
-    wrong=(
-        Wrong(
-            "clock-starts-at-sending",
-            counted_from_sending,
+    wrong={
+        clock_starts_at_sending: (
             "You start the clock when the tool sends. The user came when the request was due, "
-            "and waited while the tool had no worker free: that wait is what it omits.",
+            "and waited while the tool had no worker free: that wait is what it omits."
         ),
-        Wrong(
-            "answered-only",
-            answered_only,
+        answered_only: (
             "You leave out the requests without an answer, which are the slowest of all. Each "
-            "cost its user timeout_s.",
+            "cost its user timeout_s."
         ),
-        Wrong(
-            "percentiles-add-up",
-            percentiles_added,
+        percentiles_add_up: (
             "You add the P99 of the delay to the P99 of the response. The slow ones of the "
             "one need not be the slow ones of the other: add per request, then take the "
-            "percentile.",
+            "percentile."
         ),
-        Wrong(
-            "mean-for-percentile",
-            mean_felt,
+        mean_for_percentile: (
             "That is the mean, in which a few seconds of stand-still vanish among thousands "
-            "of quick answers.",
+            "of quick answers."
         ),
-    ),
+    },
     hints=(
         "For one request: when does its user start to wait, and when does the wait end?",
         "From scheduled_s to finished_s; where that is NaN, timeout_s. np.isnan tells where.",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 from course.serving import catalog
 from course.serving.pricing import BYTES
@@ -56,7 +55,7 @@ def cache_forgotten(
     return (weight_bytes / bytes_per_s) / (2 * parameters / flop_per_s)
 
 
-def cache_read_once(
+def cache_shared_like_weights(
     parameters, weight_bytes, kv_bytes_per_token, context_tokens, bytes_per_s, flop_per_s
 ):
     """One cache, read for everybody as the weights are."""
@@ -64,14 +63,14 @@ def cache_read_once(
     return (read_bytes / bytes_per_s) / (2 * parameters / flop_per_s)
 
 
-def operations_per_byte(
+def intensity_for_batch(
     parameters, weight_bytes, kv_bytes_per_token, context_tokens, bytes_per_s, flop_per_s
 ):
     """The card's own ridge, taken for a number of sequences."""
     return flop_per_s / bytes_per_s
 
 
-def beyond_the_last_batch(
+def batch_below_zero(
     parameters, weight_bytes, kv_bytes_per_token, context_tokens, bytes_per_s, flop_per_s
 ):
     """The formula, followed where it leaves the world."""
@@ -135,49 +134,38 @@ EXERCISE = function_exercise(
         "Count the arithmetic of the matrices only, and take the data sheet at its word. For "
         "long contexts no batch gets there: give `math.inf` for those."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
     reference=ridge_batch,
     cases=_cards_and_contexts,
     result=Batch("sequences", noun="a number of sequences (or math.inf)", may_be_infinite=True),
-    wrong=(
-        Wrong(
-            "one-operation-a-weight",
-            one_operation_a_weight,
+    wrong={
+        one_operation_a_weight: (
             "You count one operation a weight. A token's number is multiplied by the weight "
-            "*and* added to the sum: two operations, as the data sheet counts them too.",
+            "*and* added to the sum: two operations, as the data sheet counts them too."
         ),
-        Wrong(
-            "cache-forgotten",
-            cache_forgotten,
+        cache_forgotten: (
             "You let a step read the weights alone. That is the ridge of the matrices, and it "
             "does not depend on the context; but every sequence also brings a cache to read, "
-            "so each one adds seconds to both sides of your equation.",
+            "so each one adds seconds to both sides of your equation."
         ),
-        Wrong(
-            "cache-shared-like-weights",
-            cache_read_once,
+        cache_shared_like_weights: (
             "You read one cache for the whole batch. The weights are the same for everybody "
             "and are shared; a KV cache belongs to one sequence. Reading caches grows with "
-            "the batch just as computing does.",
+            "the batch just as computing does."
         ),
-        Wrong(
-            "intensity-for-batch",
-            operations_per_byte,
+        intensity_for_batch: (
             "That is the card's ridge in *operations a byte*. It happens to equal a number of "
             "sequences where a weight has two bytes and nobody has a context: two operations "
-            "for two bytes. Neither holds for all inputs here.",
+            "for two bytes. Neither holds for all inputs here."
         ),
-        Wrong(
-            "batch-below-zero",
-            beyond_the_last_batch,
+        batch_below_zero: (
             "Right where the ridge can be reached. Where one sequence's cache takes longer to "
             "read than its token takes to compute, your batch is negative: more sequences "
-            "only lead away from the ridge, and the answer is math.inf.",
+            "only lead away from the ridge, and the answer is math.inf."
         ),
-    ),
+    },
     hints=(
         "Write down the seconds of computing and the seconds of reading for a batch of b. In "
         "which terms does b stand?",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
@@ -38,17 +37,19 @@ def alone_reads_nothing(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, 
     return more_bytes / (batch * kv_bytes_per_token)
 
 
-def the_whole_step_is_cache(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s):
+def whole_step_for_the_cache(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s):
     """The whole step spent on the caches, none of it on the weights."""
     return itl_together_s * bytes_per_s / (batch * kv_bytes_per_token)
 
 
-def everybody_in_one(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s):
+def all_contexts_in_one(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s):
     """The tokens of all the others together."""
     return (itl_together_s - itl_alone_s) * bytes_per_s / kv_bytes_per_token
 
 
-def step_shared_out(itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s):
+def step_divided_among_the_batch(
+    itl_alone_s, itl_together_s, batch, kv_bytes_per_token, bytes_per_s
+):
     """The gap divided among the batch, as if each had the card for its share of the step."""
     more_s = abs(itl_together_s / batch - itl_alone_s)
     return more_s * bytes_per_s / ((batch - 1) * kv_bytes_per_token)
@@ -115,7 +116,6 @@ EXERCISE = function_exercise(
         "this one, for a model of 8 billion parameters on a card that reads 600 GB/s and has "
         "24 GB; the result below shows what the engine makes of your length."
     ),
-    track="core",
     kind="audit",
     minutes=6,
     difficulty=2,
@@ -123,31 +123,23 @@ EXERCISE = function_exercise(
     cases=_reports,
     result=Number("tokens", noun="a number of tokens"),
     evidence=_step_in_engine,
-    wrong=(
-        Wrong(
-            "alone-reads-nothing",
-            alone_reads_nothing,
+    wrong={
+        alone_reads_nothing: (
             "You charge the difference to all sequences of the batch. The one that ran alone "
-            "read its cache too, so only batch − 1 caches are new in the longer step.",
+            "read its cache too, so only batch − 1 caches are new in the longer step."
         ),
-        Wrong(
-            "whole-step-for-the-cache",
-            the_whole_step_is_cache,
+        whole_step_for_the_cache: (
             "You let the caches fill the whole step. The weights and the overhead are in it "
-            "as well, in both steps: only the *difference* of the two can be cache.",
+            "as well, in both steps: only the *difference* of the two can be cache."
         ),
-        Wrong(
-            "all-contexts-in-one",
-            everybody_in_one,
-            "That is the context of all the added sequences together. Asked is the length of each.",
+        all_contexts_in_one: (
+            "That is the context of all the added sequences together. Asked is the length of each."
         ),
-        Wrong(
-            "step-divided-among-the-batch",
-            step_shared_out,
+        step_divided_among_the_batch: (
             "You divide the step by the batch. A step is not shared out: everybody waits for "
-            "the whole of it and gets one token at its end. itl_together_s *is* the step.",
+            "the whole of it and gets one token at its end. itl_together_s *is* the step."
         ),
-    ),
+    },
     hints=(
         "How many bytes more does the card read in the longer step, at bytes_per_s?",
         "How many more caches are read in it than in the short step?",

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, modes, simulate
 from course.serving.pricing import LinearStepCost
@@ -28,7 +27,7 @@ def wasted_share(batch: np.ndarray, output_tokens: np.ndarray) -> float:
     return float(1 - (output_tokens - 1).sum() / slots)
 
 
-def mean_of_shares(batch, output_tokens):
+def mean_of_the_batches_shares(batch, output_tokens):
     """Each batch's own share, and the mean of those."""
     shares = []
     for number in np.unique(batch):
@@ -37,7 +36,7 @@ def mean_of_shares(batch, output_tokens):
     return float(np.mean(shares))
 
 
-def longest_of_all(batch, output_tokens):
+def longest_of_the_run(batch, output_tokens):
     """Everybody waits for the longest answer of the whole run."""
     slots = output_tokens.size * (output_tokens.max() - 1)
     return float(1 - (output_tokens - 1).sum() / slots)
@@ -62,7 +61,7 @@ def waste_over_use(batch, output_tokens):
     return float((slots - used) / used)
 
 
-def only_the_longest_works(batch, output_tokens):
+def steps_for_slots(batch, output_tokens):
     """Steps in which somebody is over, as if such a step were wasted whole."""
     wasted = steps = 0
     for number in np.unique(batch):
@@ -138,7 +137,6 @@ EXERCISE = function_exercise(
         "log of an engine run, work out what share of all decode slots was wasted. The last "
         "batch of a run is usually not full; its empty places are no slots."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -147,47 +145,35 @@ EXERCISE = function_exercise(
     result=Number("", noun="a share between 0 and 1"),
     evidence=_continuous_instead,
     describe=_describe_static,
-    wrong=(
-        Wrong(
-            "mean-of-the-batches-shares",
-            mean_of_shares,
+    wrong={
+        mean_of_the_batches_shares: (
             "You take each batch's share and then the mean of those, so that a short batch "
             "counts as much as a long one. Add up slots first, wasted and all, and divide at "
-            "the end.",
+            "the end."
         ),
-        Wrong(
-            "longest-of-the-run",
-            longest_of_all,
+        longest_of_the_run: (
             "You let everybody wait for the longest answer of the whole run. A batch waits "
-            "only for its own longest: the next one starts when it is through.",
+            "only for its own longest: the next one starts when it is through."
         ),
-        Wrong(
-            "first-token-decoded",
-            first_token_decoded,
+        first_token_decoded: (
             "You count a decode step for every token. The first token comes out of the "
             "prefill, so an answer of n tokens needs n − 1 slots, and a batch lasts "
-            "max − 1 decode steps.",
+            "max − 1 decode steps."
         ),
-        Wrong(
-            "waste-over-use",
-            waste_over_use,
+        waste_over_use: (
             "That is wasted slots over *used* ones, and can exceed 1. Asked is the share of "
-            "all slots.",
+            "all slots."
         ),
-        Wrong(
-            "empty-places-counted",
-            empty_places_counted,
+        empty_places_counted: (
             "You give every batch as many slots as the fullest one. In the last batch some "
             "places were never taken; a slot is wasted here only if somebody sat in it: "
-            "count the members.",
+            "count the members."
         ),
-        Wrong(
-            "steps-for-slots",
-            only_the_longest_works,
+        steps_for_slots: (
             "You count steps in which anybody was over. In such a step the others still work: "
-            "count slots, one for each member and step.",
+            "count slots, one for each member and step."
         ),
-    ),
+    },
     hints=(
         "Draw a batch as rows, one a request, as long as its longest. Which part of the "
         "rectangle is work?",

@@ -101,7 +101,6 @@ EXERCISE = value_exercise(
         "may cost up to 10 % more than with our number. Mind that every seat that falls free "
         "brings a new prompt, and that prompt is computed in a step of all the others."
     ),
-    track="core",
     kind="configure",
     minutes=8,
     difficulty=2,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole, plain
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing import RooflineStepCost
@@ -36,7 +35,7 @@ def useful_batch(
     return int(min(room, ridge))
 
 
-def a_cache_for_every_head(
+def heads_for_kv_heads(
     free_bytes, layers, heads, kv_heads, head_dim, tokens, bytes_per_s, flop_per_s
 ):
     """Keys and values for each query head."""
@@ -52,12 +51,16 @@ def keys_without_values(
     return int(min(free_bytes / (kv_bytes * tokens), flop_per_s / bytes_per_s))
 
 
-def the_ridge_only(free_bytes, layers, heads, kv_heads, head_dim, tokens, bytes_per_s, flop_per_s):
+def ridge_without_memory(
+    free_bytes, layers, heads, kv_heads, head_dim, tokens, bytes_per_s, flop_per_s
+):
     """The ridge, whether or not so many fit."""
     return int(flop_per_s / bytes_per_s)
 
 
-def all_that_fit(free_bytes, layers, heads, kv_heads, head_dim, tokens, bytes_per_s, flop_per_s):
+def memory_without_ridge(
+    free_bytes, layers, heads, kv_heads, head_dim, tokens, bytes_per_s, flop_per_s
+):
     """All that fit, whether or not they still help."""
     return int(free_bytes / (2 * layers * kv_heads * head_dim * 2 * tokens))
 
@@ -175,7 +178,6 @@ EXERCISE = function_exercise(
         "how often it had to preempt: throw a sequence out for want of memory and compute "
         "it anew."
     ),
-    track="stretch",
     kind="audit",
     minutes=7,
     difficulty=2,
@@ -184,39 +186,29 @@ EXERCISE = function_exercise(
     result=Whole("sequences"),
     evidence=_twice_as_many,
     describe=_describe_server,
-    wrong=(
-        Wrong(
-            "heads-for-kv-heads",
-            a_cache_for_every_head,
+    wrong={
+        heads_for_kv_heads: (
             "You keep keys and values for every *query* head. With grouped-query attention "
             "several query heads share one key/value head, and only kv_heads are in the cache: "
-            "in these models often a quarter or an eighth.",
+            "in these models often a quarter or an eighth."
         ),
-        Wrong(
-            "keys-without-values",
-            keys_without_values,
+        keys_without_values: (
             "The cache holds a key *and* a value for each token, layer and key/value head; "
-            "two numbers of two bytes for each of the head_dim places.",
+            "two numbers of two bytes for each of the head_dim places."
         ),
-        Wrong(
-            "rounded-to-the-nearest",
-            rounded_to_the_nearest,
+        rounded_to_the_nearest: (
             "Right but for the rounding. Of 16.8 sequences 16 fit; the 17th has no memory for "
-            "its last tokens. Round down: `int`, not `round`.",
+            "its last tokens. Round down: `int`, not `round`."
         ),
-        Wrong(
-            "ridge-without-memory",
-            the_ridge_only,
+        ridge_without_memory: (
             "That is the ridge, whatever fits. With long contexts memory is full long before "
-            "it, and a server that has no blocks left cannot seat anybody.",
+            "it, and a server that has no blocks left cannot seat anybody."
         ),
-        Wrong(
-            "memory-without-ridge",
-            all_that_fit,
+        memory_without_ridge: (
             "That is all that fit. Past the ridge a step takes longer in proportion to the "
-            "batch: everybody gets slower and hardly anything is gained.",
+            "batch: everybody gets slower and hardly anything is gained."
         ),
-    ),
+    },
     hints=(
         "Two numbers, and the smaller one counts. Which four things multiply to the bytes "
         "that one token keeps?",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, modes, simulate
 from course.serving.pricing import LinearStepCost
@@ -27,12 +26,12 @@ def longest_window_s(arrival_rate_per_s: float, allowed_s: float) -> float:
     return (expected - 1 + math.sqrt(1 + expected**2)) / arrival_rate_per_s
 
 
-def everybody_waits_it_out(arrival_rate_per_s, allowed_s):
+def everyone_the_whole_window(arrival_rate_per_s, allowed_s):
     """A window as long as the mean wait."""
     return allowed_s
 
 
-def everybody_joins(arrival_rate_per_s, allowed_s):
+def everyone_half_the_window(arrival_rate_per_s, allowed_s):
     """Everybody waits half of it, and nobody opened it."""
     return 2 * allowed_s
 
@@ -93,7 +92,6 @@ EXERCISE = function_exercise(
         "answer depends on the arrival rate. Solve for the window, by formula or by trying. "
         "In the result below the engine waits your window 20,000 times."
     ),
-    track="stretch",
     kind="predict",
     minutes=7,
     difficulty=3,
@@ -101,39 +99,28 @@ EXERCISE = function_exercise(
     cases=_rates_and_waits,
     result=Number("s"),
     evidence=_held_in_engine,
-    wrong=(
-        Wrong(
-            "everyone-the-whole-window",
-            everybody_waits_it_out,
+    wrong={
+        everyone_the_whole_window: (
             "Only the one who opens the window waits for all of it. Those who join it wait "
-            "less, so the mean allows a longer window than that.",
+            "less, so the mean allows a longer window than that."
         ),
-        Wrong(
-            "everyone-half-the-window",
-            everybody_joins,
+        everyone_half_the_window: (
             "Those who *join* a window come anywhere in it and wait half of it on average. "
             "But somebody opened it, and waits it out in full; at low traffic that is nearly "
-            "everybody.",
+            "everybody."
         ),
-        Wrong(
-            "joiners-wait-nothing",
-            joiners_wait_nothing,
-            "You let those who find a window open start at once. They wait too, for the rest "
-            "of it.",
+        joiners_wait_nothing: (
+            "You let those who find a window open start at once. They wait too, for the rest of it."
         ),
-        Wrong(
-            "opener-not-counted",
-            opener_not_counted,
+        opener_not_counted: (
             "You add up the waits of one window rightly, but divide by those who join it. The "
-            "one who opens it is a request as well: λ · w + 1 share that sum.",
+            "one who opens it is a request as well: λ · w + 1 share that sum."
         ),
-        Wrong(
-            "the-other-root",
-            the_other_root,
+        the_other_root: (
             "Your equation is right and has two roots. A window cannot be shorter than "
-            "nothing: take the root with the plus sign.",
+            "nothing: take the root with the plus sign."
         ),
-    ),
+    },
     hints=(
         "Between which two lengths must the window lie? If everybody opened one, it could be "
         "as long as the wait allowed; if everybody joined, twice as long.",

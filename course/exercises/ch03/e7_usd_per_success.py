@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing import LinearStepCost
@@ -33,9 +32,7 @@ def usd_per_success(
     return gpus * usd_per_gpu_hour / 3600 * seconds / attainment
 
 
-def alone_on_the_replica(
-    usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
-):
+def latency_for_cost(usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment):
     """The whole latency of a request, as if the replica were its own for so long."""
     seconds = prefill_s + (output_tokens - 1) * step_s
     return gpus * usd_per_gpu_hour / 3600 * seconds / attainment
@@ -47,13 +44,15 @@ def prefill_shared(usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_toke
     return gpus * usd_per_gpu_hour / 3600 * seconds / attainment
 
 
-def one_card_paid(usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment):
+def one_card_of_the_replica(
+    usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
+):
     """The price of one card for the time of all."""
     seconds = prefill_s + (output_tokens - 1) * step_s / seats
     return usd_per_gpu_hour / 3600 * seconds / attainment
 
 
-def failures_cost_nothing(
+def late_answers_cost_nothing(
     usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
 ):
     """The cost of any answer, good or late."""
@@ -61,7 +60,7 @@ def failures_cost_nothing(
     return gpus * usd_per_gpu_hour / 3600 * seconds
 
 
-def good_share_of_the_cost(
+def multiplied_by_attainment(
     usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
 ):
     """The cost of any answer times the share of the good ones."""
@@ -69,7 +68,7 @@ def good_share_of_the_cost(
     return gpus * usd_per_gpu_hour / 3600 * seconds * attainment
 
 
-def own_replica_and_late_for_nothing(
+def step_not_shared_and_late_for_nothing(
     usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
 ):
     """The whole latency of a request, good or late."""
@@ -84,7 +83,7 @@ def a_step_for_every_token(
     return gpus * usd_per_gpu_hour / 3600 * seconds / attainment
 
 
-def decode_alone_is_paid(
+def prompts_cost_nothing(
     usd_per_gpu_hour, gpus, prefill_s, step_s, seats, output_tokens, attainment
 ):
     """Seats over step, and no prompt anywhere."""
@@ -139,7 +138,6 @@ EXERCISE = function_exercise(
         "up as much and are paid for by the good ones. In the result below the engine answers "
         "the first case."
     ),
-    track="stretch",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -147,57 +145,41 @@ EXERCISE = function_exercise(
     cases=_full_servers,
     result=Number("USD"),
     evidence=_full_in_engine,
-    wrong=(
-        Wrong(
-            "latency-for-cost",
-            alone_on_the_replica,
+    wrong={
+        latency_for_cost: (
             "You bill the whole time for which the request was inside, as if the replica had "
             "been its own. In each decode step all seats get a token: one pays a share of "
-            "1/seats of it. Latency is not cost; that is what batching is for.",
+            "1/seats of it. Latency is not cost; that is what batching is for."
         ),
-        Wrong(
-            "prefill-shared",
-            prefill_shared,
+        prefill_shared: (
             "You share the prompt among the seats too. While a prompt is computed the others "
-            "stand still and get nothing from it: it is paid in full by its own request.",
+            "stand still and get nothing from it: it is paid in full by its own request."
         ),
-        Wrong(
-            "one-card-of-the-replica",
-            one_card_paid,
+        one_card_of_the_replica: (
             "You pay one card. The replica needs all `gpus` of them for as long as it runs, "
-            "and the price is for one card and hour.",
+            "and the price is for one card and hour."
         ),
-        Wrong(
-            "late-answers-cost-nothing",
-            failures_cost_nothing,
+        late_answers_cost_nothing: (
             "That is the cost of any answer. The late and failed ones used the cards as well, "
-            "and only the successes are there to pay: divide by the attainment.",
+            "and only the successes are there to pay: divide by the attainment."
         ),
-        Wrong(
-            "multiplied-by-attainment",
-            good_share_of_the_cost,
+        multiplied_by_attainment: (
             "You multiply by the attainment, so that more failures make a good answer "
-            "cheaper. All answers are paid and fewer of them count: divide by it.",
+            "cheaper. All answers are paid and fewer of them count: divide by it."
         ),
-        Wrong(
-            "step-not-shared-and-late-for-nothing",
-            own_replica_and_late_for_nothing,
+        step_not_shared_and_late_for_nothing: (
             "Two things. A decode step serves all seats at once, so an answer pays 1/seats "
-            "of each. And the late answers are paid as well: divide by the attainment.",
+            "of each. And the late answers are paid as well: divide by the attainment."
         ),
-        Wrong(
-            "a-step-for-every-token",
-            a_step_for_every_token,
+        a_step_for_every_token: (
             "You charge a decode step for every token. The first token comes out of the "
-            "prefill: an answer of n tokens needs n − 1 decode steps.",
+            "prefill: an answer of n tokens needs n − 1 decode steps."
         ),
-        Wrong(
-            "prompts-cost-nothing",
-            decode_alone_is_paid,
+        prompts_cost_nothing: (
             "seats / step_s is the speed of pure decoding. A full replica also computes a "
-            "prompt for every answer, and decodes nothing meanwhile.",
+            "prompt for every answer, and decodes nothing meanwhile."
         ),
-    ),
+    },
     hints=(
         "In the time in which each seat finishes one answer, how many prompts are computed, "
         "and how many decode steps run?",

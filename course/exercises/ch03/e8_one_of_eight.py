@@ -149,7 +149,6 @@ EXERCISE = value_exercise(
         "2,048 tokens there; a longer prompt is cut and spread over several steps (notebook "
         "04), so that one prompt cannot hold everybody up for long."
     ),
-    track="stretch",
     kind="configure",
     minutes=8,
     difficulty=3,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole
 from course.serving.engine import EngineConfig, simulate
 from course.serving.scenes.long_prompts import BUDGET, chats_and_documents, server
@@ -41,7 +40,7 @@ def requests_times_mean_cut(arrival_s, end_s, prompt_tokens, output_tokens):
     return int(most * float(np.mean(prompt_tokens + output_tokens)))
 
 
-def when_most_requests(arrival_s, end_s, prompt_tokens, output_tokens):
+def busiest_by_count(arrival_s, end_s, prompt_tokens, output_tokens):
     """The tokens at the moment at which most requests are inside."""
     counts = [int(((arrival_s <= t) & (end_s > t)).sum()) for t in arrival_s]
     now_s = arrival_s[int(np.argmax(counts))]
@@ -54,7 +53,7 @@ def prompts_alone(arrival_s, end_s, prompt_tokens, output_tokens):
     return max(int(prompt_tokens[(arrival_s <= t) & (end_s > t)].sum()) for t in arrival_s)
 
 
-def mean_over_time(arrival_s, end_s, prompt_tokens, output_tokens):
+def mean_for_maximum(arrival_s, end_s, prompt_tokens, output_tokens):
     """Little's law with tokens: a mean."""
     held = (prompt_tokens + output_tokens) * (end_s - arrival_s)
     return round(float(held.sum() / (end_s.max() - arrival_s.min())))
@@ -106,7 +105,6 @@ EXERCISE = function_exercise(
         "largest number of *tokens* that were inside at any one moment. A limit on tokens "
         "would have looked at this number."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=1,
@@ -114,46 +112,34 @@ EXERCISE = function_exercise(
     cases=_logs,
     result=Whole("tokens"),
     evidence=_requests_beside,
-    wrong=(
-        Wrong(
-            "requests-times-mean",
-            requests_times_mean,
+    wrong={
+        requests_times_mean: (
             "You count requests and take each for a mean one. That is just what the dashboard "
             "does: three documents at once are not three mean requests. Add up the tokens of "
-            "those who are inside.",
+            "those who are inside."
         ),
-        Wrong(
-            "requests-times-mean-cut",
-            requests_times_mean_cut,
+        requests_times_mean_cut: (
             "That is the number of requests times the mean tokens of one: what the dashboard "
-            "hides is just the difference from it. Add up the tokens of those who are inside.",
+            "hides is just the difference from it. Add up the tokens of those who are inside."
         ),
-        Wrong(
-            "busiest-by-count",
-            when_most_requests,
+        busiest_by_count: (
             "You look at the moment at which most *requests* are inside. The most tokens may "
-            "be inside at another one, with few requests and a document among them.",
+            "be inside at another one, with few requests and a document among them."
         ),
-        Wrong(
-            "prompts-alone",
-            prompts_alone,
+        prompts_alone: (
             "You count the prompts alone. Whoever lets a request in lets its whole answer in "
-            "as well: it will be computed and will take memory too.",
+            "as well: it will be computed and will take memory too."
         ),
-        Wrong(
-            "mean-for-maximum",
-            mean_over_time,
+        mean_for_maximum: (
             "That is the mean over time (Little's law, with tokens). Memory has to be enough "
-            "for the largest moment.",
+            "for the largest moment."
         ),
-        Wrong(
-            "nobody-leaves",
-            nobody_leaves,
+        nobody_leaves: (
             "You count everybody who ever came: as a total that only grows, or as all requests "
             "times their mean tokens, which is the same sum. A request that has ended takes "
-            "its tokens with it: add up those with arrival_s <= now < end_s, as they are.",
+            "its tokens with it: add up those with arrival_s <= now < end_s, as they are."
         ),
-    ),
+    },
     hints=(
         "When can the sum rise at all? Only at an arrival, so it is enough to look there.",
         "At each arrival: inside = (arrival_s <= now_s) & (end_s > now_s), then "

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate
@@ -36,7 +35,7 @@ def sequences_that_fit(
     return int(blocks // math.ceil(context_tokens / block_size))
 
 
-def every_head_its_own(model, memory_bytes, memory_fraction, context_tokens, block_size):
+def a_kv_head_for_each_head(model, memory_bytes, memory_fraction, context_tokens, block_size):
     """Keys and values for each query head."""
     token_bytes = 2 * model["layers"] * model["heads"] * model["head_dim"] * 2
     free_bytes = memory_bytes * memory_fraction - 2 * model["parameters"] - 2 * 1024**3
@@ -60,7 +59,7 @@ def fraction_of_the_rest(model, memory_bytes, memory_fraction, context_tokens, b
     return int(blocks // math.ceil(context_tokens / block_size))
 
 
-def no_whole_blocks(model, memory_bytes, memory_fraction, context_tokens, block_size):
+def tokens_without_blocks(model, memory_bytes, memory_fraction, context_tokens, block_size):
     """Tokens are packed without gaps."""
     token_bytes = 2 * model["layers"] * model["kv_heads"] * model["head_dim"] * 2
     free_bytes = memory_bytes * memory_fraction - 2 * model["parameters"] - 2 * 1024**3
@@ -152,7 +151,6 @@ EXERCISE = function_exercise(
         "card hold beside the model's weights? Start with the bytes of one token, then what "
         "is left of the card, then blocks, then sequences."
     ),
-    track="core",
     kind="compute",
     minutes=8,
     difficulty=2,
@@ -161,38 +159,28 @@ EXERCISE = function_exercise(
     result=Whole("sequences"),
     evidence=_in_engine,
     describe=_describe_card,
-    wrong=(
-        Wrong(
-            "a-kv-head-for-each-head",
-            every_head_its_own,
+    wrong={
+        a_kv_head_for_each_head: (
             "You count all heads. In these models several query heads share one KV head "
-            "(grouped-query attention); only the KV heads are in the cache.",
+            "(grouped-query attention); only the KV heads are in the cache."
         ),
-        Wrong(
-            "keys-without-values",
-            keys_without_values,
-            "You store one vector a token, layer and head. There are two: a key and a value.",
+        keys_without_values: (
+            "You store one vector a token, layer and head. There are two: a key and a value."
         ),
-        Wrong(
-            "fraction-of-the-rest",
-            fraction_of_the_rest,
+        fraction_of_the_rest: (
             "You take the memory fraction of what the weights leave. It is a fraction of the "
             "*whole card*, and weights and working memory come out of it: that is why 0.85 or "
-            "0.95 makes such a difference on a small card.",
+            "0.95 makes such a difference on a small card."
         ),
-        Wrong(
-            "tokens-without-blocks",
-            no_whole_blocks,
+        tokens_without_blocks: (
             "You pack tokens without gaps. Each sequence holds whole blocks, and the last one "
-            "is partly empty: round its blocks up, and the card's blocks down.",
+            "is partly empty: round its blocks up, and the card's blocks down."
         ),
-        Wrong(
-            "weights-forgotten",
-            weights_forgotten,
+        weights_forgotten: (
             "You give the whole fraction to the cache. The weights are in it as well: two "
-            "bytes for each parameter, and 2 GiB of working memory.",
+            "bytes for each parameter, and 2 GiB of working memory."
         ),
-    ),
+    },
     hints=(
         "Bytes of a token: 2 (key and value) · layers · kv_heads · head_dim · 2 bytes.",
         "Left for the cache: memory_bytes * memory_fraction − 2 * parameters − 2 * 1024**3.",

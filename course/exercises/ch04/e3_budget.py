@@ -65,7 +65,6 @@ EXERCISE = value_exercise(
         "`max_num_batched_tokens`. It is judged on traffic that you have not seen; "
         "`try_budget(2048)` shows what a number does."
     ),
-    track="core",
     kind="configure",
     minutes=7,
     difficulty=1,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole
 from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.scenes.long_prompts import server
@@ -34,7 +33,7 @@ def prompt_tokens_in_step(
     return int(max(0, min(room, waiting_prompt_tokens[:seats].sum())))
 
 
-def whole_answers_reserved(
+def answers_held_in_the_budget(
     answer_tokens_left, waiting_prompt_tokens, max_num_seqs, max_num_batched_tokens
 ):
     """The budget has to hold the answers: the printed rule's thought."""
@@ -135,7 +134,6 @@ EXERCISE = function_exercise(
         "`prompt_tokens_in_step(np.full(40, 170), np.array([20_000]), 128, 26_112)` asks what "
         "happens when 40 decode and a document waits."
     ),
-    track="core",
     kind="audit",
     minutes=8,
     difficulty=2,
@@ -143,33 +141,25 @@ EXERCISE = function_exercise(
     cases=_moments,
     result=Whole("tokens"),
     evidence=_second_step,
-    wrong=(
-        Wrong(
-            "answers-held-in-the-budget",
-            whole_answers_reserved,
+    wrong={
+        answers_held_in_the_budget: (
             "You reserve room for what is left of each answer: the printed rule's mistake. "
             "The budget is that of *one step*, and in one step a decoding sequence gets "
-            "exactly one token, however long its answer will be.",
+            "exactly one token, however long its answer will be."
         ),
-        Wrong(
-            "decode-is-free",
-            decode_is_free,
+        decode_is_free: (
             "You give the whole budget to the prompts. Each decoding sequence takes one token "
-            "of it, and decode is served first.",
+            "of it, and decode is served first."
         ),
-        Wrong(
-            "seats-forgotten",
-            seats_forgotten,
+        seats_forgotten: (
             "You let in everybody who waits. A prompt needs a seat too: only max_num_seqs − "
-            "(those decoding) can join.",
+            "(those decoding) can join."
         ),
-        Wrong(
-            "whole-prompts-only",
-            whole_prompts_only,
+        whole_prompts_only: (
             "You leave a prompt out that does not fit whole. With chunked prefill it is cut: "
-            "the step takes as much of it as there is room for.",
+            "the step takes as much of it as there is room for."
         ),
-    ),
+    },
     hints=(
         "How many tokens does a decoding sequence compute in one step? Does it matter how much "
         "of its answer is left?",

@@ -12,7 +12,6 @@ EXERCISE = choice_exercise(
         "first”. A team whose first tokens come late on a card with plenty of free KV memory "
         "wants to try it. What happens to their TTFT?"
     ),
-    track="stretch",
     minutes=4,
     difficulty=2,
     options={

@@ -9,7 +9,7 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch04.server import try_order
-from course.exercises.definition import TODO, Unacceptable, Wrong
+from course.exercises.definition import TODO, Unacceptable
 from course.exercises.values import Figures
 
 LONGEST_WAIT_S = 4.0
@@ -39,29 +39,29 @@ def my_order(
     return float(prompt_tokens)
 
 
-def first_come(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
+def first_come_is_fair(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
     """Fair is who came first."""
     return arrival_s
 
 
-def shortest_prompt(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
+def shortest_first_forgets(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
     """The short ones always first."""
     return float(prompt_tokens)
 
 
-def shortest_answer(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
+def answers_for_prompts(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
     """The short answers always first."""
     return float(predicted_output_tokens)
 
 
-def overdue_last(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
+def overdue_goes_last(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
     """A limit whose sign is the wrong way round."""
     if now_s - arrival_s > 3.0:
         return arrival_s + 1e9
     return float(prompt_tokens)
 
 
-def longest_prompt(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
+def longest_first(now_s, arrival_s, prompt_tokens, predicted_output_tokens, priority):
     """The long ones first, so that they are out of the way."""
     return -float(prompt_tokens)
 
@@ -114,7 +114,7 @@ def _nobody_forgotten(seen: Any, _: Any, case: Any) -> str | None:
 
 
 def _same_requests(_: Any, case: Any) -> str:
-    fcfs, short = try_order("fcfs", case.seed), try_order(shortest_prompt, case.seed)
+    fcfs, short = try_order("fcfs", case.seed), try_order(shortest_first_forgets, case.seed)
     return "; ".join(
         f"{name}: chats {row['chats on average, s']:.2f} s on average (P95 "
         f"{row['P95 of the chats, s']:.1f} s), longest wait {row['longest wait of all, s']:.1f} s"
@@ -132,7 +132,6 @@ EXERCISE = function_exercise(
         "requests), and *nobody* may wait more than 4 s for the first token. "
         '`try_order("fcfs")` and `try_order(my_order)` show who pays.'
     ),
-    track="stretch",
     kind="policy",
     minutes=9,
     difficulty=2,
@@ -149,39 +148,29 @@ EXERCISE = function_exercise(
     evidence=_same_requests,
     describe=lambda case: "16 chats a second and a report every 3 s, that you have not seen",
     time_limit_s=20.0,
-    wrong=(
-        Wrong(
-            "first-come-is-fair",
-            first_come,
+    wrong={
+        first_come_is_fair: (
             "You keep the order of arrival. Then every chat behind a report waits for all of "
-            "it: the mean wait is what shortest first improves.",
+            "it: the mean wait is what shortest first improves."
         ),
-        Wrong(
-            "shortest-first-forgets",
-            shortest_prompt,
+        shortest_first_forgets: (
             "The mean is excellent, and a report waits as long as chats keep coming: every "
-            "newcomer goes before it. Who has waited too long must go first.",
+            "newcomer goes before it. Who has waited too long must go first."
         ),
-        Wrong(
-            "answers-for-prompts",
-            shortest_answer,
+        answers_for_prompts: (
             "You sort by the answer's length. Here it is exact, in production a guess; and "
             "without a limit the long answers are forgotten just as the long prompts would "
-            "be.",
+            "be."
         ),
-        Wrong(
-            "overdue-goes-last",
-            overdue_last,
+        overdue_goes_last: (
             "The smallest key goes first. Yours gives whoever is overdue a huge key, so that "
-            "they go last, and wait even longer.",
+            "they go last, and wait even longer."
         ),
-        Wrong(
-            "longest-first",
-            longest_prompt,
+        longest_first: (
             "You take the longest first. Then everybody waits for them, and the shortest "
-            "prompts wait longest of all.",
+            "prompts wait longest of all."
         ),
-    ),
+    },
     hints=(
         "Start with float(prompt_tokens) as the key and try it. Who waits longest?",
         "Whoever has waited more than some limit gets a key smaller than any prompt's length.",

@@ -68,7 +68,6 @@ EXERCISE = value_exercise(
         "have not seen. `try_seats(256)` shows what a number does, `try_seats(256, seed=2)` on "
         "another draw."
     ),
-    track="stretch",
     kind="configure",
     minutes=8,
     difficulty=2,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Vector
 from course.serving.engine import EngineConfig, simulate
 from course.serving.scenes.long_prompts import server
@@ -32,18 +31,18 @@ def token_by_token(prompt_tokens, shared_tokens, block_size):
     return np.asarray(prompt_tokens - np.minimum(shared_tokens, prompt_tokens - 1))
 
 
-def nothing_left(prompt_tokens, shared_tokens, block_size):
+def nothing_left_to_compute(prompt_tokens, shared_tokens, block_size):
     """A prompt that is all in the cache costs nothing."""
     return np.asarray(prompt_tokens - shared_tokens // block_size * block_size)
 
 
-def rounded_up(prompt_tokens, shared_tokens, block_size):
+def block_begun_counts(prompt_tokens, shared_tokens, block_size):
     """A block that is begun counts as shared."""
     hit = np.ceil(np.minimum(shared_tokens, prompt_tokens - 1) / block_size) * block_size
     return np.asarray(np.maximum(prompt_tokens - hit, 1))
 
 
-def only_the_same_prompt(prompt_tokens, shared_tokens, block_size):
+def whole_prompt_or_nothing(prompt_tokens, shared_tokens, block_size):
     """A cache of whole answers: it hits when the whole prompt is the same."""
     whole = (prompt_tokens - 1) // block_size * block_size
     return np.asarray(prompt_tokens - np.where(shared_tokens == prompt_tokens, whole, 0))
@@ -99,7 +98,6 @@ EXERCISE = function_exercise(
         "compute? Two rules: only *full blocks* can be used again, and the last token of a "
         "prompt is always computed, since its result is the answer's first token."
     ),
-    track="stretch",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -107,32 +105,24 @@ EXERCISE = function_exercise(
     cases=_turns,
     result=Vector("tokens"),
     evidence=_engine_agrees,
-    wrong=(
-        Wrong(
-            "token-by-token",
-            token_by_token,
+    wrong={
+        token_by_token: (
             "You save every shared token. The cache knows full blocks only: what is shared of "
-            "a block that is not full has to be computed again.",
+            "a block that is not full has to be computed again."
         ),
-        Wrong(
-            "nothing-left-to-compute",
-            nothing_left,
+        nothing_left_to_compute: (
             "You let a prompt that is all in the cache cost nothing. Then nothing would be "
-            "computed whose result is the first token: at most prompt − 1 tokens can hit.",
+            "computed whose result is the first token: at most prompt − 1 tokens can hit."
         ),
-        Wrong(
-            "block-begun-counts",
-            rounded_up,
+        block_begun_counts: (
             "You round up to the next block. The rest of that block belongs to somebody "
-            "else's text: round down.",
+            "else's text: round down."
         ),
-        Wrong(
-            "whole-prompt-or-nothing",
-            only_the_same_prompt,
+        whole_prompt_or_nothing: (
             "You hit only when the whole prompt is the same. It is a cache of beginnings: "
-            "every full block from the start counts, up to the first that differs.",
+            "every full block from the start counts, up to the first that differs."
         ),
-    ),
+    },
     hints=(
         "First the most that can hit: shared_tokens, but at most prompt_tokens − 1.",
         "Then only full blocks: // block_size * block_size.",

@@ -9,7 +9,6 @@ import numpy as np
 from course.exercises.build import function_exercise
 from course.exercises.ch01.kinds import Named
 from course.exercises.ch05.server import rush, serve
-from course.exercises.definition import Wrong
 from course.exercises.values import plain
 from course.serving.engine import Admission, Patience, Retry
 
@@ -129,7 +128,6 @@ EXERCISE = function_exercise(
         "that were answered within `limit_s` of the first asking, and the goodput, how many "
         "such requests there were per second of the test: `return attainment, goodput_per_s`."
     ),
-    track="core",
     kind="compute",
     minutes=8,
     difficulty=2,
@@ -138,42 +136,32 @@ EXERCISE = function_exercise(
     result=_SHARE_AND_RATE,
     accept=_accept_share_and_rate,
     describe=_describe_rush,
-    wrong=(
-        Wrong(
-            "attempts-for-requests",
-            attempts_for_requests,
+    wrong={
+        attempts_for_requests: (
             "Your share is of the *attempts*. A user who tried four times and was answered "
             "once is one request, served; the log shows four lines, three of them failures. "
-            "Count users, not lines.",
+            "Count users, not lines."
         ),
-        Wrong(
-            "clock-of-the-attempt",
-            clock_of_the_attempt,
+        clock_of_the_attempt: (
             "You start the clock anew with every attempt. The user has been sitting there "
             "since the first one: an answer that comes 5 s after the third attempt may be 15 s "
-            "late for the person.",
+            "late for the person."
         ),
-        Wrong(
-            "only-the-answered",
-            only_the_answered,
+        only_the_answered: (
             "You divide by the requests that got an answer at all. Then a gate that refuses "
             "nearly everybody has a perfect score: who asked and got nothing belongs in the "
-            "denominator.",
+            "denominator."
         ),
-        Wrong(
-            "first-attempt-only",
-            first_attempt_only,
+        first_attempt_only: (
             "You count a request as lost when its first attempt fails. A quick refusal leaves "
             "time for a second attempt, and an answer inside the limit is good whichever "
-            "attempt brought it.",
+            "attempt brought it."
         ),
-        Wrong(
-            "late-answers-count",
-            late_answers_count,
+        late_answers_count: (
             "You count every request that was answered in the end. Late is a miss: the limit "
-            "runs from the first asking.",
+            "runs from the first asking."
         ),
-    ),
+    },
     hints=(
         "How many users are there? Each has one verdict, however many lines it has.",
         "Find each request's first sending (np.minimum.at, or a dictionary in a loop), then "

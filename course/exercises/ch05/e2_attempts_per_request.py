@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 
 
@@ -25,22 +24,22 @@ def retries_for_attempts(fail_share, attempts):
     return float(sum(fail_share**failed for failed in range(attempts + 1)))
 
 
-def everyone_who_failed_once(fail_share, attempts):
+def who_failed_once_uses_all(fail_share, attempts):
     """Whoever failed once uses up all attempts."""
     return float(1 + fail_share * (attempts - 1))
 
 
-def without_an_end(fail_share, attempts):
+def nobody_gives_up(fail_share, attempts):
     """The whole series, as if nobody ever gave up."""
     return 1 / (1 - fail_share)
 
 
-def all_of_them(fail_share, attempts):
+def worst_case(fail_share, attempts):
     """The worst case."""
     return float(attempts)
 
 
-def one_retry_counted(fail_share, attempts):
+def only_one_retry(fail_share, attempts):
     """One attempt, and one more for those that failed."""
     return 1 + fail_share if attempts > 1 else 1.0
 
@@ -71,7 +70,6 @@ EXERCISE = function_exercise(
         "server get for each request? By this factor retries multiply the load, just when "
         "there is too much of it already."
     ),
-    track="core",
     kind="compute",
     minutes=5,
     difficulty=1,
@@ -79,38 +77,28 @@ EXERCISE = function_exercise(
     cases=_shares_and_attempts,
     result=Number("attempts", noun="a mean number of attempts"),
     evidence=_attempts_counted,
-    wrong=(
-        Wrong(
-            "retries-for-attempts",
-            retries_for_attempts,
+    wrong={
+        retries_for_attempts: (
             "You take `attempts` for the number of *re*tries. Three attempts are one try and "
-            "two retries; libraries differ in which of the two they count, so always look.",
+            "two retries; libraries differ in which of the two they count, so always look."
         ),
-        Wrong(
-            "who-failed-once-uses-all",
-            everyone_who_failed_once,
+        who_failed_once_uses_all: (
             "You let everybody who failed once use up all attempts. The third attempt is made "
-            "only by those whose second failed too: a share p² of the requests, not p.",
+            "only by those whose second failed too: a share p² of the requests, not p."
         ),
-        Wrong(
-            "nobody-gives-up",
-            without_an_end,
+        nobody_gives_up: (
             "1/(1 − p) is the sum without end: a client that never gives up. Yours stops after "
-            "so many attempts, which is what saves the server when p is near 1.",
+            "so many attempts, which is what saves the server when p is near 1."
         ),
-        Wrong(
-            "worst-case",
-            all_of_them,
+        worst_case: (
             "That is the most that a request can cost. Those that succeed stop: at p = 0.1 "
-            "hardly anybody needs a third attempt.",
+            "hardly anybody needs a third attempt."
         ),
-        Wrong(
-            "only-one-retry",
-            one_retry_counted,
+        only_one_retry: (
             "You count one retry for those that failed. Their retries fail too, at the same "
-            "share, and are sent again.",
+            "share, and are sent again."
         ),
-    ),
+    },
     hints=(
         "Which share of the requests makes a first attempt? A second? A third?",
         "The k-th attempt is made by those whose k − 1 attempts before all failed.",

@@ -88,7 +88,6 @@ EXERCISE = value_exercise(
         "leave the server down. Not longer than needed: of 60 that are 4 s shorter, fewer than "
         "20 do."
     ),
-    track="core",
     kind="predict",
     minutes=10,
     difficulty=3,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole
 from course.serving.engine import Admission, EngineConfig, Patience, simulate_service
 from course.serving.pricing import LinearStepCost
@@ -37,7 +36,7 @@ def mean_answer_for_the_slow(patience_s, answer_s, slow_answer_s, seats):
     return max(0, math.floor((patience_s - answer_s) * seats / answer_s))
 
 
-def a_queue_below_nothing(patience_s, answer_s, slow_answer_s, seats):
+def below_zero(patience_s, answer_s, slow_answer_s, seats):
     """The formula as it stands, below 0 as well."""
     return math.floor((patience_s - slow_answer_s) * seats / answer_s)
 
@@ -52,7 +51,7 @@ def seats_counted_too(patience_s, answer_s, slow_answer_s, seats):
     return max(0, math.floor((patience_s - slow_answer_s) * seats / answer_s)) + seats
 
 
-def served_at_the_slow_pace(patience_s, answer_s, slow_answer_s, seats):
+def slow_pace_for_all(patience_s, answer_s, slow_answer_s, seats):
     """Every request taken for a slow one, in the queue's pace too."""
     return max(0, math.floor((patience_s - slow_answer_s) * seats / slow_answer_s))
 
@@ -119,7 +118,6 @@ EXERCISE = function_exercise(
         "The server is full, so a seat falls free whenever one of the running is done. You "
         "are not told how many requests a second it completes: work that out first."
     ),
-    track="core",
     kind="configure",
     minutes=7,
     difficulty=2,
@@ -127,44 +125,32 @@ EXERCISE = function_exercise(
     cases=_servers,
     result=Whole("requests"),
     evidence=_queue_in_engine,
-    wrong=(
-        Wrong(
-            "whole-patience-to-the-queue",
-            whole_patience_to_the_queue,
+    wrong={
+        whole_patience_to_the_queue: (
             "Your last one has waited for its whole patience when it gets a seat, and leaves "
-            "just as it is served: all that work is wasted. Take the answer's own time off.",
+            "just as it is served: all that work is wasted. Take the answer's own time off."
         ),
-        Wrong(
-            "mean-answer-for-the-slow",
-            mean_answer_for_the_slow,
+        mean_answer_for_the_slow: (
             "You leave room for an *average* answer. A fifth or so of those let in need more "
-            "than that and are lost; the question asks for room for the slower ones.",
+            "than that and are lost; the question asks for room for the slower ones."
         ),
-        Wrong(
-            "below-zero",
-            a_queue_below_nothing,
+        below_zero: (
             "A queue cannot be shorter than 0. Where a slow answer takes longer than the "
-            "patience your formula is negative: nobody may wait then, so return 0.",
+            "patience your formula is negative: nobody may wait then, so return 0."
         ),
-        Wrong(
-            "one-seat-serves",
-            one_seat_serves,
+        one_seat_serves: (
             "You let one seat work off the queue. With all seats taken, one of them falls free "
-            "every answer_s/seats seconds.",
+            "every answer_s/seats seconds."
         ),
-        Wrong(
-            "seats-counted-too",
-            seats_counted_too,
+        seats_counted_too: (
             "You count those in the seats as well. The limit is on those who *wait*; the "
-            "running are in the pace already.",
+            "running are in the pace already."
         ),
-        Wrong(
-            "slow-pace-for-all",
-            served_at_the_slow_pace,
+        slow_pace_for_all: (
             "You let the queue move as if every answer were a slow one. The queue moves at the "
-            "mean pace, seats/answer_s; the slow answer is only this request's own.",
+            "mean pace, seats/answer_s; the slow answer is only this request's own."
         ),
-    ),
+    },
     hints=(
         "How many requests per second does a full server complete? (Little's law.)",
         "seats/answer_s per second. How many seconds may the last one wait?",

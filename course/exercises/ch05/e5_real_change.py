@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -34,7 +33,7 @@ def on_top_of_the_load(raw_change, timed_out_before, timed_out_after):
     return (1 + raw_change) * (1 + timed_out_before) / (1 + timed_out_after) - 1
 
 
-def fine_before(raw_change, timed_out_before, timed_out_after):
+def nobody_lost_before(raw_change, timed_out_before, timed_out_after):
     """As if nobody had given up under the old limit."""
     return (1 + raw_change) * (1 - timed_out_after) - 1
 
@@ -69,7 +68,6 @@ EXERCISE = function_exercise(
         "much? Work out the change of the throughput of answers that somebody still waited "
         "for, and do it for services where a share of the work was lost before the change too."
     ),
-    track="stretch",
     kind="audit",
     minutes=6,
     difficulty=2,
@@ -80,39 +78,29 @@ EXERCISE = function_exercise(
         f"raw {100 * case['raw_change']:+.1f} %; timed out {100 * case['timed_out_before']:.1f}"
         f" % before, {100 * case['timed_out_after']:.1f} % after"
     ),
-    wrong=(
-        Wrong(
-            "ratio-for-the-change",
-            ratio_for_the_change,
+    wrong={
+        ratio_for_the_change: (
             "That is the new throughput as a share of the old: 0.72 where 28 % is lost. Asked "
-            "is the change, -0.28: take the whole off.",
+            "is the change, -0.28: take the whole off."
         ),
-        Wrong(
-            "shares-subtracted",
-            shares_subtracted,
+        shares_subtracted: (
             "You subtract percentages of different wholes. 30 % of the *new* throughput is "
-            "lost: multiply, 1.03 × 0.70.",
+            "lost: multiply, 1.03 × 0.70."
         ),
-        Wrong(
-            "on-top-of-the-load",
-            on_top_of_the_load,
+        on_top_of_the_load: (
             "You take the timed-out requests for extra load on top of the useful one. They are "
             "a share of all that is served: of 100 tokens made, 30 go to nobody and 70 are "
-            "left.",
+            "left."
         ),
-        Wrong(
-            "nobody-lost-before",
-            fine_before,
+        nobody_lost_before: (
             "Right where nobody had given up under the old limit. Where some had, the old "
-            "throughput was less than it seemed as well: compare the useful parts of both.",
+            "throughput was less than it seemed as well: compare the useful parts of both."
         ),
-        Wrong(
-            "retried-so-served",
-            retried_so_served,
+        retried_so_served: (
             "They do come again, but the answer that they did not wait for was made all the "
-            "same. A token made for nobody is in the raw throughput and in no real one.",
+            "same. A token made for nobody is in the raw throughput and in no real one."
         ),
-    ),
+    },
     hints=(
         "Of 100 tokens made before, how many reached somebody? And of the 103 made after?",
         "useful = raw × (1 − timed out), before and after; then compare.",

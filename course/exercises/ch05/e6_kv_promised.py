@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import LinearStepCost
@@ -27,7 +26,7 @@ def kv_promised(
     return float(blocks.sum() / num_kv_blocks)
 
 
-def what_is_held_now(prompt_tokens, output_tokens, num_kv_blocks, block_size):
+def prompts_alone(prompt_tokens, output_tokens, num_kv_blocks, block_size):
     """The prompts, which is what lies in the cache when the answers begin."""
     return float(np.ceil(prompt_tokens / block_size).sum() / num_kv_blocks)
 
@@ -98,7 +97,6 @@ EXERCISE = function_exercise(
         "reached its full length, and all at the same time? A cautious gate lets nobody in "
         "above 1; a watermark of 0.9 is the same thought with less arithmetic."
     ),
-    track="stretch",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -106,39 +104,29 @@ EXERCISE = function_exercise(
     cases=_admitted,
     result=Number("", noun="a share of the cache; 1 is full"),
     evidence=_preempted_in_engine,
-    wrong=(
-        Wrong(
-            "prompts-alone",
-            what_is_held_now,
+    wrong={
+        prompts_alone: (
             "You count the prompts alone, as a gauge does that is read at the moment of "
-            "admission. Every output token adds its keys and values too.",
+            "admission. Every output token adds its keys and values too."
         ),
-        Wrong(
-            "tokens-without-blocks",
-            tokens_without_blocks,
+        tokens_without_blocks: (
             "You divide all tokens by the room for tokens. Blocks are not shared: the last "
-            "block of each request is partly empty, and with large blocks that is a lot.",
+            "block of each request is partly empty, and with large blocks that is a lot."
         ),
-        Wrong(
-            "half-an-answer",
-            half_an_answer,
+        half_an_answer: (
             "That is how much they hold on average while they run. Asked is what they hold "
             "when each is at its longest; a cache that fits the average overflows half the "
-            "time.",
+            "time."
         ),
-        Wrong(
-            "the-mean-request",
-            the_mean_request,
+        the_mean_request: (
             "You round up the mean once, where each request is rounded up by itself. Round "
-            "first, then add.",
+            "first, then add."
         ),
-        Wrong(
-            "prompt-and-answer-apart",
-            prompt_and_answer_apart,
+        prompt_and_answer_apart: (
             "You begin a new block for the answer. Its tokens go on in the prompt's last "
-            "block: add the two lengths, then round up.",
+            "block: add the two lengths, then round up."
         ),
-    ),
+    },
     hints=(
         "How many blocks does one request of 100 prompt and 60 output tokens hold at its end, "
         "with blocks of 16?",

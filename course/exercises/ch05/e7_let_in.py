@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Vector
 from course.serving.engine import Admission, Verdict, simulate_service
 from course.serving.pricing import LinearStepCost
@@ -195,7 +194,6 @@ EXERCISE = function_exercise(
         "for one tenant: it may save up a little (`burst_tokens`) and in the long run gets "
         "`tokens_per_s`. Your verdicts are compared with those of the engine's own gate."
     ),
-    track="stretch",
     kind="policy",
     minutes=8,
     difficulty=2,
@@ -203,44 +201,32 @@ EXERCISE = function_exercise(
     cases=_tenants,
     result=Verdicts(),
     evidence=_as_the_gate,
-    wrong=(
-        Wrong(
-            "refused-pay-too",
-            refused_pay_too,
+    wrong={
+        refused_pay_too: (
             "Your refused requests empty the bucket as well. A tenant that keeps knocking then "
-            "never gets in again: only those let in take tokens.",
+            "never gets in again: only those let in take tokens."
         ),
-        Wrong(
-            "bucket-without-a-rim",
-            bucket_without_a_rim,
+        bucket_without_a_rim: (
             "Your bucket fills without end. After a quiet night the tenant may send the whole "
-            "night's tokens in one second, and that burst is what the bucket is there to stop.",
+            "night's tokens in one second, and that burst is what the bucket is there to stop."
         ),
-        Wrong(
-            "into-debt",
-            into_debt,
+        into_debt: (
             "You let in whoever finds anything in the bucket. A request of 3,000 tokens gets "
-            "in on the last 10: compare with what it needs.",
+            "in on the last 10: compare with what it needs."
         ),
-        Wrong(
-            "just-enough-refused",
-            just_enough_refused,
+        just_enough_refused: (
             "You refuse a request that needs exactly what the bucket holds. A full bucket of "
-            "400 is enough for 400 tokens: compare with >=.",
+            "400 is enough for 400 tokens: compare with >=."
         ),
-        Wrong(
-            "whole-windows",
-            whole_windows,
+        whole_windows: (
             "You give out a fresh allowance in each window. At the border of two windows a "
-            "tenant can send twice the burst within a moment; a bucket fills continuously.",
+            "tenant can send twice the burst within a moment; a bucket fills continuously."
         ),
-        Wrong(
-            "empty-at-first",
-            empty_at_first,
+        empty_at_first: (
             "Your bucket begins empty, so that a tenant who comes after a pause is refused. "
-            "It is full at time 0.",
+            "It is full at time 0."
         ),
-    ),
+    },
     hints=(
         "Keep two numbers: what the bucket holds, and when that was so.",
         "At each arrival first fill: min(burst_tokens, level + tokens_per_s · (now − last)).",

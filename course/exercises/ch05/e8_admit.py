@@ -8,7 +8,7 @@ import numpy as np
 
 from course.exercises.build import function_exercise
 from course.exercises.ch05.server import PATIENCE, SCORED_S, rush, score, trial
-from course.exercises.definition import TODO, Unacceptable, Wrong
+from course.exercises.definition import TODO, Unacceptable
 from course.exercises.values import Figures
 from course.serving.engine import Admission, AdmissionPolicy, ArrivingRequest, ServerState
 from course.serving.scenes.burst import PATIENCE_S, PROMISE
@@ -39,22 +39,22 @@ def admit(request, state):
     return "accept" if needed_s < 0.8 * left_s else "reject"
 
 
-def everybody(request, state):
+def nobody_refused(request, state):
     """Nobody is turned away."""
     return "accept"
 
 
-def into_a_seat_or_not_at_all(request, state):
+def no_waiting_at_all(request, state):
     """Nobody has to wait."""
     return "accept" if state.free_seats > 0 else "reject"
 
 
-def no_second_attempts(request, state):
+def retries_are_to_blame(request, state):
     """Retries are what causes the storm."""
     return "accept" if request.attempt == 1 else "reject"
 
 
-def wait_inside_the_deadline(request, state):
+def answer_takes_no_time(request, state):
     """The wait is compared with the time that is left, and the answer takes none."""
     left_s = request.end_deadline_s - state.now_s
     return "accept" if state.predicted_wait_s < left_s else "reject"
@@ -173,7 +173,6 @@ EXERCISE = function_exercise(
         "the attempts that are `table.finished` add up `table.end_s - table.first_token_s` and "
         "divide by the sum of `table.emitted_tokens`."
     ),
-    track="stretch",
     kind="policy",
     minutes=15,
     difficulty=3,
@@ -190,35 +189,27 @@ EXERCISE = function_exercise(
     evidence=_beside,
     describe=lambda case: "a rush of 15 s at three times the usual load",
     time_limit_s=40.0,
-    wrong=(
-        Wrong(
-            "nobody-refused",
-            everybody,
+    wrong={
+        nobody_refused: (
             "You let everybody in, and nearly everybody is late. During the burst 25 come each "
             "second and 11 can be served: some cannot be, and the only choice is whether they "
-            "learn it at once or after ten seconds, along with all the others.",
+            "learn it at once or after ten seconds, along with all the others."
         ),
-        Wrong(
-            "no-waiting-at-all",
-            into_a_seat_or_not_at_all,
+        no_waiting_at_all: (
             "You refuse whoever would have to wait. That is safe, and it wastes the patience: "
-            "a request with eight seconds left may well wait for two of them.",
+            "a request with eight seconds left may well wait for two of them."
         ),
-        Wrong(
-            "retries-are-to-blame",
-            no_second_attempts,
+        retries_are_to_blame: (
             "You refuse the retries and let every first attempt in. The first ones alone are "
             "more than the server can do in a burst, so the queue makes them all late; and a "
-            "retry that came early after a refusal would still have had time.",
+            "retry that came early after a refusal would still have had time."
         ),
-        Wrong(
-            "answer-takes-no-time",
-            wait_inside_the_deadline,
+        answer_takes_no_time: (
             "You compare the wait alone with the time that is left. Then the request begins "
             "its answer just when its client leaves: add what the answer itself takes, with "
-            "some room.",
+            "some room."
         ),
-    ),
+    },
     hints=(
         "Who can still make it? Compare the time that a request has left with what it needs.",
         "It needs its wait (state.predicted_wait_s) and its answer: about 0.045 s a predicted "

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.load import find_knee
 
@@ -25,7 +24,7 @@ def slo_knee(load_per_s: np.ndarray, attainment: np.ndarray, quantile: float) ->
     return float(load_per_s[broken - 1] + share * (load_per_s[broken] - load_per_s[broken - 1]))
 
 
-def until_the_last_that_holds(load_per_s, attainment, quantile):
+def luck_behind_the_cliff(load_per_s, attainment, quantile):
     """The highest load that holds, whatever happened below it."""
     held = int(np.flatnonzero(attainment >= quantile)[-1])
     before, after = attainment[held], attainment[held + 1]
@@ -33,24 +32,24 @@ def until_the_last_that_holds(load_per_s, attainment, quantile):
     return float(load_per_s[held] + share * (load_per_s[held + 1] - load_per_s[held]))
 
 
-def a_load_that_was_run(load_per_s, attainment, quantile):
+def no_line_between_points(load_per_s, attainment, quantile):
     """The last load before the break, as it stands in the table."""
     broken = int((attainment < quantile).argmax())
     return float(load_per_s[broken - 1])
 
 
-def the_load_that_breaks(load_per_s, attainment, quantile):
+def first_broken_load(load_per_s, attainment, quantile):
     """The first load that is no good."""
     return float(load_per_s[int((attainment < quantile).argmax())])
 
 
-def halfway(load_per_s, attainment, quantile):
+def halfway_to_the_break(load_per_s, attainment, quantile):
     """The middle between the last that holds and the first that does not."""
     broken = int((attainment < quantile).argmax())
     return float((load_per_s[broken - 1] + load_per_s[broken]) / 2)
 
 
-def of_all_so_far(load_per_s, attainment, quantile):
+def all_loads_in_one_pot(load_per_s, attainment, quantile):
     """The requests of all points up to this one together."""
     sent = np.cumsum(load_per_s)
     together = np.cumsum(attainment * load_per_s) / sent
@@ -105,7 +104,6 @@ EXERCISE = function_exercise(
         "load, with a straight line between neighbouring points. Beware: a point behind the "
         "cliff may hold once more by luck."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -114,39 +112,29 @@ EXERCISE = function_exercise(
     result=Number("/s", noun="a load in requests/s"),
     evidence=_said_of_the_table,
     describe=_describe_table,
-    wrong=(
-        Wrong(
-            "luck-behind-the-cliff",
-            until_the_last_that_holds,
+    wrong={
+        luck_behind_the_cliff: (
             "You take the highest load that holds, though a lower one does not. Traffic on "
             "its way up to yours passes that one. A point that holds behind a broken one is "
-            "luck: stop at the first break.",
+            "luck: stop at the first break."
         ),
-        Wrong(
-            "no-line-between-points",
-            a_load_that_was_run,
+        no_line_between_points: (
             "That is the last load of the table that holds: safe, but it depends on which "
-            "loads somebody happened to run. Follow the straight line down to the quantile.",
+            "loads somebody happened to run. Follow the straight line down to the quantile."
         ),
-        Wrong(
-            "first-broken-load",
-            the_load_that_breaks,
+        first_broken_load: (
             "That is the first load at which the promise is already *broken*. The knee lies "
-            "before it.",
+            "before it."
         ),
-        Wrong(
-            "halfway-to-the-break",
-            halfway,
+        halfway_to_the_break: (
             "You take the middle between the two loads around the break. The attainments say "
-            "more: how far above the quantile is one, how far below is the other?",
+            "more: how far above the quantile is one, how far below is the other?"
         ),
-        Wrong(
-            "all-loads-in-one-pot",
-            of_all_so_far,
+        all_loads_in_one_pot: (
             "You put the requests of all loads so far together. The promise is to those who "
-            "come *now*, at this load; those of the quiet points cannot make up for them.",
+            "come *now*, at this load; those of the quiet points cannot make up for them."
         ),
-    ),
+    },
     hints=(
         "At which index is the attainment below the quantile for the first time?",
         "`(attainment < quantile).argmax()` is that index. The line goes from the point "

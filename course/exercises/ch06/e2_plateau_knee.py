@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.load import MeasuredSweep, catalogue_sweeps
 
@@ -26,7 +25,7 @@ def plateau_knee(users: np.ndarray, tokens_per_s: np.ndarray) -> float:
     return float(users[index - 1] + share * (users[index] - users[index - 1]))
 
 
-def of_the_highest_point(users, tokens_per_s):
+def one_lucky_point(users, tokens_per_s):
     """Ninety per cent of the best point."""
     level = 0.9 * tokens_per_s.max()
     index = int((tokens_per_s >= level).argmax())
@@ -34,7 +33,7 @@ def of_the_highest_point(users, tokens_per_s):
     return float(users[index - 1] + share * (users[index] - users[index - 1]))
 
 
-def of_the_last_point(users, tokens_per_s):
+def where_the_sweep_ended(users, tokens_per_s):
     """Ninety per cent of where the sweep ended."""
     level = 0.9 * tokens_per_s[-1]
     index = int((tokens_per_s >= level).argmax())
@@ -42,17 +41,17 @@ def of_the_last_point(users, tokens_per_s):
     return float(users[index - 1] + share * (users[index] - users[index - 1]))
 
 
-def where_it_is_highest(users, tokens_per_s):
+def users_at_the_maximum(users, tokens_per_s):
     """The users of the best point."""
     return float(users[int(tokens_per_s.argmax())])
 
 
-def ninety_per_cent_of_the_users(users, tokens_per_s):
+def ninety_per_cent_of_the_load(users, tokens_per_s):
     """Nine tenths of the load that brings the most."""
     return float(0.9 * users[int(tokens_per_s.argmax())])
 
 
-def first_point_above(users, tokens_per_s):
+def no_line_between_points(users, tokens_per_s):
     """The first point of the table that reaches the level."""
     level = 0.9 * tokens_per_s[tokens_per_s >= 0.95 * tokens_per_s.max()].mean()
     return float(users[int((tokens_per_s >= level).argmax())])
@@ -112,7 +111,6 @@ EXERCISE = function_exercise(
         "plateau is the *mean of all points within 5 % of the highest*. On some servers the "
         "throughput falls again at the end; those points are no plateau."
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
@@ -120,38 +118,28 @@ EXERCISE = function_exercise(
     cases=_real_sweeps,
     result=Number("", noun="a number of users, not rounded"),
     describe=_describe_sweep,
-    wrong=(
-        Wrong(
-            "one-lucky-point",
-            of_the_highest_point,
+    wrong={
+        one_lucky_point: (
             "You take 90 % of the single highest point. It is the highest partly by luck; "
-            "the plateau is the mean of all points within 5 % of it.",
+            "the plateau is the mean of all points within 5 % of it."
         ),
-        Wrong(
-            "where-the-sweep-ended",
-            of_the_last_point,
+        where_the_sweep_ended: (
             "You take the last point for the plateau. Where a server is pushed too far its "
-            "throughput falls again: look for the highest point first.",
+            "throughput falls again: look for the highest point first."
         ),
-        Wrong(
-            "users-at-the-maximum",
-            where_it_is_highest,
+        users_at_the_maximum: (
             "Those are the users at the highest point. On a plateau that place is nearly "
-            "arbitrary: a thousandth more throughput may have taken twice as many users.",
+            "arbitrary: a thousandth more throughput may have taken twice as many users."
         ),
-        Wrong(
-            "ninety-per-cent-of-the-load",
-            ninety_per_cent_of_the_users,
+        ninety_per_cent_of_the_load: (
             "You take 90 % of a number of *users*. The 90 % are of the throughput; then read "
-            "off which load brings them.",
+            "off which load brings them."
         ),
-        Wrong(
-            "no-line-between-points",
-            first_point_above,
+        no_line_between_points: (
             "That is the first point of the table above the level. The line from the point "
-            "before reaches the level earlier.",
+            "before reaches the level earlier."
         ),
-    ),
+    },
     hints=(
         "Which points are on the plateau? `tokens_per_s >= 0.95 * tokens_per_s.max()`.",
         "0.9 times their mean is the level. Find the first point that reaches it, and the "

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig
 from course.serving.load import DrawnTraffic, Scenario, measure
@@ -26,27 +25,27 @@ def last_wait_s(arrival_per_s: float, capacity_per_s: float, spell_s: float) -> 
     return queue / capacity_per_s
 
 
-def the_queue_itself(arrival_per_s, capacity_per_s, spell_s):
+def queue_is_not_a_wait(arrival_per_s, capacity_per_s, spell_s):
     """How many wait."""
     return max(0.0, (arrival_per_s - capacity_per_s) * spell_s)
 
 
-def at_the_pace_of_arrivals(arrival_per_s, capacity_per_s, spell_s):
+def at_the_pace_of_the_arrivals(arrival_per_s, capacity_per_s, spell_s):
     """The queue, gone through as fast as it came."""
     return max(0.0, (arrival_per_s - capacity_per_s) * spell_s) / arrival_per_s
 
 
-def as_if_steady(arrival_per_s, capacity_per_s, spell_s):
+def steady_state_formula(arrival_per_s, capacity_per_s, spell_s):
     """A steady state's formula, the other way round where it does not apply."""
     return 1 / abs(capacity_per_s - arrival_per_s)
 
 
-def all_that_came(arrival_per_s, capacity_per_s, spell_s):
+def nothing_done_meanwhile(arrival_per_s, capacity_per_s, spell_s):
     """Time for everybody who came, done or not."""
     return arrival_per_s * spell_s / capacity_per_s
 
 
-def below_nothing(arrival_per_s, capacity_per_s, spell_s):
+def negative_wait(arrival_per_s, capacity_per_s, spell_s):
     """No floor."""
     return (arrival_per_s - capacity_per_s) * spell_s / capacity_per_s
 
@@ -100,7 +99,6 @@ EXERCISE = function_exercise(
         "formulas do not apply; counting does. Work out how long the *last* request of a "
         "spell waits for its turn."
     ),
-    track="core",
     kind="audit",
     minutes=5,
     difficulty=1,
@@ -108,38 +106,28 @@ EXERCISE = function_exercise(
     cases=_spells,
     result=Number("s"),
     evidence=_waited_in_engine,
-    wrong=(
-        Wrong(
-            "queue-is-not-a-wait",
-            the_queue_itself,
+    wrong={
+        queue_is_not_a_wait: (
             "That is how many are in the queue at the end. How long does the server take to "
-            "get through them?",
+            "get through them?"
         ),
-        Wrong(
-            "at-the-pace-of-the-arrivals",
-            at_the_pace_of_arrivals,
+        at_the_pace_of_the_arrivals: (
             "You let the queue shrink at the rate at which requests *come*. It shrinks at the "
-            "rate at which the server gets through them.",
+            "rate at which the server gets through them."
         ),
-        Wrong(
-            "steady-state-formula",
-            as_if_steady,
+        steady_state_formula: (
             "1/(μ − λ) is a mean of a steady state. With more coming than going there is none, "
-            "and the answer depends on how long it lasts: spell_s does not occur in yours.",
+            "and the answer depends on how long it lasts: spell_s does not occur in yours."
         ),
-        Wrong(
-            "nothing-done-meanwhile",
-            all_that_came,
+        nothing_done_meanwhile: (
             "That is the time for everybody who came. The server has worked in the meantime: "
-            "only those who are still there are ahead of the last one.",
+            "only those who are still there are ahead of the last one."
         ),
-        Wrong(
-            "negative-wait",
-            below_nothing,
+        negative_wait: (
             "In one case more can go than come, and your wait is negative. A queue does not "
-            "fall below nothing.",
+            "fall below nothing."
         ),
-    ),
+    },
     hints=(
         "How many requests have come when the spell ends? How many are done by then?",
         "(arrival_per_s − capacity_per_s) · spell_s wait, unless that is below 0.",

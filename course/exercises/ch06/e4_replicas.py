@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Whole, plain
 from course.serving.engine import EngineConfig
 from course.serving.load import DrawnTraffic, Scenario, Sweep, measure, sweep
@@ -37,7 +36,7 @@ def replicas(
     return math.ceil(peak_per_s / knee_low_per_s) + failures
 
 
-def at_the_best_guess(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
+def trusts_the_best_guess(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
     """The centre of the interval."""
     return math.ceil(demand_per_s * growth * burst / knee_per_s) + failures
 
@@ -47,18 +46,18 @@ def no_spare(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
     return math.ceil(demand_per_s * growth * burst / knee_low_per_s)
 
 
-def rounded(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
+def rounds_to_nearest(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
     """To the nearest whole number."""
     return round(demand_per_s * growth * burst / knee_low_per_s) + failures
 
 
-def added_up(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
+def adds_growth_and_burst(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
     """Growth and burst of today's demand each, added."""
     peak_per_s = demand_per_s * (1 + (growth - 1) + (burst - 1))
     return math.ceil(peak_per_s / knee_low_per_s) + failures
 
 
-def rounded_at_each_step(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
+def rounds_at_each_step(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
     """Whole replicas after each factor."""
     today = math.ceil(demand_per_s / knee_low_per_s)
     return math.ceil(burst * math.ceil(growth * today)) + failures
@@ -73,7 +72,13 @@ class FleetCase(dict[str, Any]):
 _PROMISE = SLO(ttft_s=1.0, tpot_s=0.05, quantile=0.99)
 
 
-_WRONG_PLANS = (at_the_best_guess, no_spare, rounded, added_up, rounded_at_each_step)
+_WRONG_PLANS = (
+    trusts_the_best_guess,
+    no_spare,
+    rounds_to_nearest,
+    adds_growth_and_burst,
+    rounds_at_each_step,
+)
 
 
 @lru_cache(maxsize=1)
@@ -136,7 +141,6 @@ EXERCISE = function_exercise(
         "shows what one of the replicas that are left gets at the peak, and what it makes of "
         "it."
     ),
-    track="core",
     kind="compute",
     minutes=5,
     difficulty=1,
@@ -144,38 +148,28 @@ EXERCISE = function_exercise(
     cases=_plans,
     result=Whole("replicas"),
     evidence=_peak_in_engine,
-    wrong=(
-        Wrong(
-            "trusts-the-best-guess",
-            at_the_best_guess,
+    wrong={
+        trusts_the_best_guess: (
             "You plan with the centre of the interval. The true knee lies below it about half "
-            "of the time; with the lower end it is rarely so.",
+            "of the time; with the lower end it is rarely so."
         ),
-        Wrong(
-            "no-spare",
-            no_spare,
+        no_spare: (
             "With `failures` replicas down yours do not hold the peak any more. Those that are "
-            "left have to hold it by themselves.",
+            "left have to hold it by themselves."
         ),
-        Wrong(
-            "rounds-to-nearest",
-            rounded,
+        rounds_to_nearest: (
             "You round to the nearest whole number. 7.3 replicas' worth of load on 7 is beyond "
-            "the knee: round up.",
+            "the knee: round up."
         ),
-        Wrong(
-            "adds-growth-and-burst",
-            added_up,
+        adds_growth_and_burst: (
             "You add the growth and the burst. The burst comes on top of the grown demand: the "
-            "factors multiply.",
+            "factors multiply."
         ),
-        Wrong(
-            "rounds-at-each-step",
-            rounded_at_each_step,
+        rounds_at_each_step: (
             "You round up after each factor, and buy replicas for the rounding. Multiply "
-            "first, round once.",
+            "first, round once."
         ),
-    ),
+    },
     hints=(
         "What comes in the worst minute at the end of the plan? Multiply.",
         "How many replicas hold that, at the load that one can be *trusted* with? Round up.",

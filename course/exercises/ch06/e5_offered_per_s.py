@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate, simulate_closed
 from course.serving.pricing import LinearStepCost
@@ -29,22 +28,22 @@ def what_was_asked(asked_per_s, start_s, finish_s):
     return asked_per_s
 
 
-def with_the_drain(asked_per_s, start_s, finish_s):
+def drain_counted(asked_per_s, start_s, finish_s):
     """Completed requests over the whole run."""
     return float(start_s.size / (finish_s.max() - start_s[0]))
 
 
-def usual_gap(asked_per_s, start_s, finish_s):
+def median_gap(asked_per_s, start_s, finish_s):
     """One over the median gap."""
     return float(1 / np.median(np.diff(start_s)))
 
 
-def one_at_a_time(asked_per_s, start_s, finish_s):
+def one_request_at_a_time(asked_per_s, start_s, finish_s):
     """One over the mean time that a request took."""
     return float(1 / (finish_s - start_s).mean())
 
 
-def the_smaller_of_two(asked_per_s, start_s, finish_s):
+def finishes_for_sends(asked_per_s, start_s, finish_s):
     """What came out, if it is less than what was asked."""
     return float(min(asked_per_s, finish_s.size / (finish_s.max() - finish_s.min())))
 
@@ -113,7 +112,6 @@ EXERCISE = function_exercise(
         "asked, up to the luck of random gaps. From the log, work out at which load a run "
         "really belongs."
     ),
-    track="stretch",
     kind="audit",
     minutes=6,
     difficulty=2,
@@ -122,37 +120,25 @@ EXERCISE = function_exercise(
     result=Number("/s", noun="a rate in requests/s"),
     evidence=_connections,
     describe=_describe_client,
-    wrong=(
-        Wrong(
-            "what-was-asked",
-            what_was_asked,
-            "That is what the generator was *told*. Look at start_s: when did it send?",
-        ),
-        Wrong(
-            "drain-counted",
-            with_the_drain,
+    wrong={
+        what_was_asked: "That is what the generator was *told*. Look at start_s: when did it send?",
+        drain_counted: (
             "You divide by the whole run, until the last answer was over. After the last send "
-            "nothing was offered any more; that tail is not part of the sending.",
+            "nothing was offered any more; that tail is not part of the sending."
         ),
-        Wrong(
-            "median-gap",
-            usual_gap,
+        median_gap: (
             "You take the median gap. Random gaps have a median well below their mean (0.69 of "
-            "it), and a rate is one over the *mean* gap.",
+            "it), and a rate is one over the *mean* gap."
         ),
-        Wrong(
-            "one-request-at-a-time",
-            one_at_a_time,
+        one_request_at_a_time: (
             "One over the time that a request takes is the rate of *one* connection. There are "
-            "several.",
+            "several."
         ),
-        Wrong(
-            "finishes-for-sends",
-            the_smaller_of_two,
+        finishes_for_sends: (
             "You measure what came *out*. The load of a point is what went *in*; beyond the "
-            "knee the two differ, and that is what the curve is to show.",
+            "knee the two differ, and that is what the curve is to show."
         ),
-    ),
+    },
     hints=(
         "How many gaps lie between the first send and the last, and how long did they take?",
         "(start_s.size − 1) gaps, in start_s[-1] − start_s[0] seconds.",

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import LinearStepCost
@@ -84,7 +83,7 @@ def every_single_gap(path, ttft_limit_s, tpot_limit_s):
     return float(good / record["duration"])
 
 
-def taken_for_milliseconds(path, ttft_limit_s, tpot_limit_s):
+def seconds_taken_for_milliseconds(path, ttft_limit_s, tpot_limit_s):
     """Seconds divided by a thousand once more."""
     import json
 
@@ -184,7 +183,6 @@ EXERCISE = function_exercise(
         "the function with its path afterwards. (Without one, take those in "
         "`data/example_sweep`.) The check brings files in which some clients hung up."
     ),
-    track="stretch",
     kind="compute",
     minutes=9,
     difficulty=3,
@@ -193,38 +191,28 @@ EXERCISE = function_exercise(
     result=Number("/s", noun="a rate in requests/s"),
     evidence=_read_by_the_course,
     describe=_describe_file,
-    wrong=(
-        Wrong(
-            "failures-are-fast",
-            failures_are_fast,
+    wrong={
+        failures_are_fast: (
             "A request that failed stands in the file with a TTFT of 0.0 and no gaps: the best "
-            "of all, by your count. Look at `errors` first.",
+            "of all, by your count. Look at `errors` first."
         ),
-        Wrong(
-            "the-mean-for-everybody",
-            the_mean_for_everybody,
+        the_mean_for_everybody: (
             "You ask whether the *means* are inside the limits, and count all or none. Each "
-            "request keeps its promise or does not.",
+            "request keeps its promise or does not."
         ),
-        Wrong(
-            "every-single-gap",
-            every_single_gap,
+        every_single_gap: (
             "You ask every single gap to be inside the limit. TPOT is the mean of a request's "
-            "gaps; one long gap may be made up for.",
+            "gaps; one long gap may be made up for."
         ),
-        Wrong(
-            "seconds-taken-for-milliseconds",
-            taken_for_milliseconds,
+        seconds_taken_for_milliseconds: (
             "The lists are in seconds already (only the statistics whose names end in _ms are "
-            "not). Divided by 1000 everybody is inside.",
+            "not). Divided by 1000 everybody is inside."
         ),
-        Wrong(
-            "as-if-independent",
-            as_if_independent,
+        as_if_independent: (
             "You multiply two shares, as if a late first token said nothing about the gaps. "
-            "Ask both of the *same* request.",
+            "Ask both of the *same* request."
         ),
-    ),
+    },
     hints=(
         "`zip(record['ttfts'], record['itls'], record['errors'])` goes through the requests.",
         "Skip a request with an error, then one whose TTFT is too long; then the mean of its "

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing import LinearStepCost
@@ -34,7 +33,7 @@ def most_per_s(
     return 1 / (own_s + shared_s)
 
 
-def answers_only(prompt_tokens, output_tokens, seats, fixed_s, sequence_s, prompt_token_s):
+def prompts_for_nothing(prompt_tokens, output_tokens, seats, fixed_s, sequence_s, prompt_token_s):
     """Prompts for nothing."""
     return 1 / ((output_tokens - 1) * sequence_s + output_tokens * fixed_s / seats)
 
@@ -57,7 +56,7 @@ def a_token_is_a_token(prompt_tokens, output_tokens, seats, fixed_s, sequence_s,
     return 1 / (own_s + output_tokens * fixed_s / seats)
 
 
-def one_request_long(prompt_tokens, output_tokens, seats, fixed_s, sequence_s, prompt_token_s):
+def only_ones_own_prompt(prompt_tokens, output_tokens, seats, fixed_s, sequence_s, prompt_token_s):
     """All seats' requests, over the time of one that nobody joins."""
     stay_s = prompt_tokens * prompt_token_s + output_tokens * (fixed_s + seats * sequence_s)
     return seats / stay_s
@@ -135,7 +134,6 @@ EXERCISE = function_exercise(
         "shares with nobody, and what does it share with everybody in its steps? The engine "
         "then runs each kind on the same server, with lengths that scatter."
     ),
-    track="stretch",
     kind="predict",
     minutes=7,
     difficulty=3,
@@ -144,38 +142,28 @@ EXERCISE = function_exercise(
     result=Number("/s", noun="a rate in requests/s"),
     evidence=_full_in_engine,
     describe=_describe,
-    wrong=(
-        Wrong(
-            "prompts-for-nothing",
-            answers_only,
+    wrong={
+        prompts_for_nothing: (
             "Yours does not depend on the prompt. That is the brochure's mistake: with short "
-            "prompts it hardly shows.",
+            "prompts it hardly shows."
         ),
-        Wrong(
-            "prompts-shared",
-            prompts_shared,
+        prompts_shared: (
             "You divide the prompt's time by the seats too. Each request brings a prompt of "
-            "its own: no seat shares it with another.",
+            "its own: no seat shares it with another."
         ),
-        Wrong(
-            "nothing-shared",
-            nothing_shared,
+        nothing_shared: (
             "You let each request pay the fixed part of its steps alone. With all seats taken "
-            "as many share it as there are seats.",
+            "as many share it as there are seats."
         ),
-        Wrong(
-            "a-token-is-a-token",
-            a_token_is_a_token,
+        a_token_is_a_token: (
             "You price a prompt's token like an answer's. They have prices of their own: "
-            "prompt_token_s and sequence_s.",
+            "prompt_token_s and sequence_s."
         ),
-        Wrong(
-            "only-ones-own-prompt",
-            one_request_long,
+        only_ones_own_prompt: (
             "You divide the seats by one request's stay, and let that stay contain only its "
-            "*own* prompt. Those of the others are computed in its steps too.",
+            "*own* prompt. Those of the others are computed in its steps too."
         ),
-    ),
+    },
     hints=(
         "Count server seconds, not a user's seconds: what does the server spend on one request?",
         "Its own: prompt_tokens · prompt_token_s + (output_tokens − 1) · sequence_s. Shared: "

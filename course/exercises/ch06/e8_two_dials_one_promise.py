@@ -134,7 +134,6 @@ EXERCISE = value_exercise(
         "has seen. Try it in `explore.ramp` first, with 30 ms promised; for the seats, think "
         "of Little's law: requests inside = requests/s · seconds that each stays."
     ),
-    track="stretch",
     kind="configure",
     minutes=9,
     difficulty=3,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -21,7 +20,7 @@ def copy_bandwidth(buffer_bytes: int, seconds: np.ndarray, warm_up: int) -> floa
     return float(2 * buffer_bytes / typical_s)
 
 
-def from_the_mean_time(buffer_bytes, seconds, warm_up):
+def mean_time(buffer_bytes, seconds, warm_up):
     """All bytes over all time."""
     return float(2 * buffer_bytes / np.mean(seconds[warm_up:]))
 
@@ -31,7 +30,7 @@ def warm_up_counted(buffer_bytes, seconds, warm_up):
     return float(2 * buffer_bytes / np.median(seconds))
 
 
-def fastest_call(buffer_bytes, seconds, warm_up):
+def best_call(buffer_bytes, seconds, warm_up):
     """The best call there was."""
     return float(2 * buffer_bytes / np.min(seconds[warm_up:]))
 
@@ -67,39 +66,30 @@ EXERCISE = function_exercise(
         "in on a few of the others. Which bandwidth do you report? A copy reads each byte and "
         "writes it once; count both, as this course does."
     ),
-    track="core",
     kind="compute",
     minutes=5,
     difficulty=1,
     reference=copy_bandwidth,
     cases=_stopwatches,
     result=Number("bytes/s", rel=0.003, noun="a number of bytes per second"),
-    wrong=(
-        Wrong(
-            "mean-time",
-            from_the_mean_time,
+    wrong={
+        mean_time: (
             "A few calls during which another program had the machine pull the mean time up: "
-            "you measured your neighbours too. The median call is what a copy usually takes.",
+            "you measured your neighbours too. The median call is what a copy usually takes."
         ),
-        Wrong(
-            "warm-up-counted",
-            warm_up_counted,
+        warm_up_counted: (
             "The warm-up calls are in your median. They measure how memory is handed out and "
-            "code is loaded, once, and not the copy: leave the first warm_up calls away.",
+            "code is loaded, once, and not the copy: leave the first warm_up calls away."
         ),
-        Wrong(
-            "best-call",
-            fastest_call,
+        best_call: (
             "That is the luckiest call. Asked is the typical one: with enough calls the best "
-            "is always better, so two runs of unequal length could not be compared.",
+            "is always better, so two runs of unequal length could not be compared."
         ),
-        Wrong(
-            "mean-of-rates",
-            mean_of_rates,
+        mean_of_rates: (
             "You average rates, in which a disturbed call counts as a small number and hardly "
-            "shows, but still pulls. Take the typical *time* first, then divide once.",
+            "shows, but still pulls. Take the typical *time* first, then divide once."
         ),
-    ),
+    },
     hints=(
         "Which calls say nothing about the copy itself? Which number is unmoved by a few "
         "wild ones?",

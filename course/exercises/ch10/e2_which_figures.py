@@ -14,7 +14,6 @@ EXERCISE = choice_exercise(
         "medians, read and written bytes counted: 410 GB/s with 1 MiB, 150 GB/s with 16 MiB, "
         "68 GB/s with 1 GiB, 67 GB/s with 4 GiB. Which time should his report give, at best?"
     ),
-    track="core",
     kind="audit",
     minutes=4,
     difficulty=2,

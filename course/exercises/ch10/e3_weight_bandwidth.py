@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number
 
 
@@ -21,28 +20,28 @@ def weight_bandwidth(weight_bytes: np.ndarray, seconds: np.ndarray) -> float:
     return float(1 / seconds_per_byte)
 
 
-def largest_matrix_alone(weight_bytes, seconds):
+def largest_alone(weight_bytes, seconds):
     """Bytes over time of the largest, whose fixed part matters least."""
     largest = np.argmax(weight_bytes)
     return float(weight_bytes[largest] / seconds[largest])
 
 
-def mean_of_the_ratios(weight_bytes, seconds):
+def mean_of_ratios(weight_bytes, seconds):
     """Bytes over time of each, averaged."""
     return float(np.mean(weight_bytes / seconds))
 
 
-def median_of_the_ratios(weight_bytes, seconds):
+def median_of_ratios(weight_bytes, seconds):
     """The middle of bytes over time."""
     return float(np.median(weight_bytes / seconds))
 
 
-def through_the_origin(weight_bytes, seconds):
+def line_through_the_origin(weight_bytes, seconds):
     """A straight line without a fixed part."""
     return float(np.sum(weight_bytes**2) / np.sum(weight_bytes * seconds))
 
 
-def slope_upside_down(weight_bytes, seconds):
+def seconds_per_byte(weight_bytes, seconds):
     """The slope itself."""
     seconds_per_byte, _fixed_s = np.polyfit(weight_bytes, seconds, 1)
     return float(seconds_per_byte)
@@ -68,45 +67,34 @@ EXERCISE = function_exercise(
         "Every product costs a fixed time (dispatch, start of the kernel) and then the time "
         "of reading its weights. You know neither. At what bandwidth are the weights read?"
     ),
-    track="core",
     kind="compute",
     minutes=6,
     difficulty=2,
     reference=weight_bandwidth,
     cases=_matrices,
     result=Number("bytes/s", rel=0.02, noun="a number of bytes per second"),
-    wrong=(
-        Wrong(
-            "largest-alone",
-            largest_matrix_alone,
+    wrong={
+        largest_alone: (
             "The largest matrix hides the fixed part best, but it is still in its time: from "
-            "one size alone nobody can tell a slow memory from a costly start.",
+            "one size alone nobody can tell a slow memory from a costly start."
         ),
-        Wrong(
-            "mean-of-ratios",
-            mean_of_the_ratios,
+        mean_of_ratios: (
             "In each ratio the fixed time is counted as reading, most of all in the small "
-            "ones. Averaging does not take it out: look at how the time *grows* with bytes.",
+            "ones. Averaging does not take it out: look at how the time *grows* with bytes."
         ),
-        Wrong(
-            "median-of-ratios",
-            median_of_the_ratios,
+        median_of_ratios: (
             "A median is a shield against a few wild calls. The fixed time is in *every* call "
-            "and makes each ratio too small: no choice among them takes it out.",
+            "and makes each ratio too small: no choice among them takes it out."
         ),
-        Wrong(
-            "line-through-the-origin",
-            through_the_origin,
+        line_through_the_origin: (
             "Your line starts at 0 s for 0 bytes. A product of nothing would still cost its "
-            "start: let the line have an intercept of its own.",
+            "start: let the line have an intercept of its own."
         ),
-        Wrong(
-            "seconds-per-byte",
-            slope_upside_down,
+        seconds_per_byte: (
             "That is the slope: the seconds that one more byte costs. A bandwidth is bytes "
-            "per second, the other way up.",
+            "per second, the other way up."
         ),
-    ),
+    },
     hints=(
         "Two sizes, two times: which part of the time is the same in both?",
         "time = fixed + bytes / bandwidth is a straight line over the bytes.",

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving import catalog
 from course.serving.engine import EngineConfig, simulate_closed
@@ -51,13 +50,15 @@ def nothing_overlaps(
     return layers * fixed_s + matrices_s + kv_bytes / bandwidth_bytes_per_s
 
 
-def one_pot(weight_bytes, kv_bytes, flop, layers, bandwidth_bytes_per_s, peak_flop_per_s, fixed_s):
+def cache_with_the_weights(
+    weight_bytes, kv_bytes, flop, layers, bandwidth_bytes_per_s, peak_flop_per_s, fixed_s
+):
     """Weights and cache in one roofline."""
     read_s = (weight_bytes + kv_bytes) / bandwidth_bytes_per_s
     return layers * fixed_s + math.hypot(read_s, flop / peak_flop_per_s)
 
 
-def fixed_part_once(
+def fixed_once_a_step(
     weight_bytes, kv_bytes, flop, layers, bandwidth_bytes_per_s, peak_flop_per_s, fixed_s
 ):
     """One fixed part for the whole step."""
@@ -129,7 +130,6 @@ EXERCISE = function_exercise(
         "time. Which of these times add up, and which do not? The result below the check has "
         "the same batch in the engine beside it."
     ),
-    track="core",
     kind="predict",
     minutes=6,
     difficulty=2,
@@ -137,32 +137,24 @@ EXERCISE = function_exercise(
     cases=_decode_steps,
     result=Number("s", rel=0.003),
     evidence=_step_in_the_engine,
-    wrong=(
-        Wrong(
-            "sharp-corner",
-            sharp_corner,
+    wrong={
+        sharp_corner: (
             "The longer of the two is right far from the ridge. Near it, both are in each "
-            "other's way: at the ridge itself the round corner is √2 times the sharp one.",
+            "other's way: at the ridge itself the round corner is √2 times the sharp one."
         ),
-        Wrong(
-            "nothing-overlaps",
-            nothing_overlaps,
+        nothing_overlaps: (
             "You add reading and computing, as if nothing were computed while weights arrive. "
-            "A kernel does both at once: the square root of the squares.",
+            "A kernel does both at once: the square root of the squares."
         ),
-        Wrong(
-            "cache-with-the-weights",
-            one_pot,
+        cache_with_the_weights: (
             "You put the cache's bytes into the matrices' roofline. Attention is a kernel of "
-            "its own, after the matrices: it cannot hide behind their arithmetic.",
+            "its own, after the matrices: it cannot hide behind their arithmetic."
         ),
-        Wrong(
-            "fixed-once-a-step",
-            fixed_part_once,
+        fixed_once_a_step: (
             "The fixed time is paid by every layer, since every layer starts its own kernels. "
-            "Over 32 layers it is a good part of a small step.",
+            "Over 32 layers it is a good part of a small step."
         ),
-    ),
+    },
     hints=(
         "What runs one after the other adds up: how many such terms are there?",
         "math.hypot(a, b) is √(a² + b²): reading the weights, and computing.",

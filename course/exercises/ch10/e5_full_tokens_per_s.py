@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from course.exercises.build import function_exercise
-from course.exercises.definition import Wrong
 from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate_closed
 from course.serving.pricing import LinearStepCost
@@ -25,7 +24,7 @@ def full_tokens_per_s(step_s: float, prompt_s: float, users: int, output_tokens:
     return users / token_s
 
 
-def decode_only(step_s, prompt_s, users, output_tokens):
+def prompts_for_free(step_s, prompt_s, users, output_tokens):
     """Prompts cost nothing."""
     return users / step_s
 
@@ -85,7 +84,6 @@ EXERCISE = function_exercise(
         "request's prompt makes one step longer for everybody. The result below the check has "
         "the engine's own twenty rounds beside it, start and end included."
     ),
-    track="stretch",
     kind="predict",
     minutes=6,
     difficulty=2,
@@ -93,32 +91,24 @@ EXERCISE = function_exercise(
     cases=_full_machines,
     result=Number("tokens/s", rel=0.002),
     evidence=_full_machine_in_the_engine,
-    wrong=(
-        Wrong(
-            "prompts-for-free",
-            decode_only,
+    wrong={
+        prompts_for_free: (
             "You count steps in which all decode. Somebody's prompt is computed in some of "
-            "them, and those last longer for all: prompt_s must be in it.",
+            "them, and those last longer for all: prompt_s must be in it."
         ),
-        Wrong(
-            "own-prompt-only",
-            own_prompt_only,
+        own_prompt_only: (
             "Each answer waits for its own prompt, you say. It also waits for the prompts of "
-            "all who begin while it is being written: as many as there are users.",
+            "all who begin while it is being written: as many as there are users."
         ),
-        Wrong(
-            "a-prompt-in-every-step",
-            a_prompt_in_every_step,
+        a_prompt_in_every_step: (
             "A prompt comes in only when a seat changes hands: each does so once in "
-            "output_tokens steps, all of them users / output_tokens times a step.",
+            "output_tokens steps, all of them users / output_tokens times a step."
         ),
-        Wrong(
-            "one-at-a-time",
-            one_at_a_time,
+        one_at_a_time: (
             "That is one user's stream. All of them get a token from the same step: that is "
-            "what batching is for.",
+            "what batching is for."
         ),
-    ),
+    },
     hints=(
         "In how many of its steps does a seat get a new request? And all seats together?",
         "A mean step lasts step_s + users / output_tokens · prompt_s.",

@@ -93,7 +93,6 @@ EXERCISE = value_exercise(
         "may miss the promise by 1 ms, which is chance, and give away up to 12 % of the "
         "throughput."
     ),
-    track="stretch",
     kind="configure",
     minutes=8,
     difficulty=3,
