@@ -25,7 +25,7 @@ from course.serving.pricing.linear import (
     RooflineStepCost,
     StepFeatures,
 )
-from course.serving.pricing.roofline import IDEAL
+from course.serving.pricing.roofline import IDEAL, Load
 from course.serving.workload import Workload
 
 COVERED = [m for m in catalog.models() if not m.kv_latent_dim and not m.window_layers]
@@ -136,8 +136,8 @@ def test_the_sizes_in_the_error_add_up() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("DeepSeek-V3", BIG, 8, "fp8"), r"latent attention \(MLA\)"),
-        (("gpt-oss-20b", BIG), "12 layers that see only the last 128 tokens"),
+        (("Llama-3.1-8B", BIG, 1, "mxfp4"), "experts in 4 bits.*give 'nvfp4' or 'int4'"),
+        (("Llama-3.1-8B", "H100-80GB-SXM", 1, "nvfp4"), "no unit on the H100.*never measured"),
     ],
 )
 def test_what_the_formula_does_not_count_is_refused(
@@ -154,7 +154,7 @@ def test_what_the_formula_does_not_count_is_refused(
         ({"n_gpus": 0}, "n_gpus=0 is below 1"),
         ({"n_gpus": 1.5}, "n_gpus=1.5 is not whole"),
         ({"n_gpus": 3}, r"n_gpus=3 cannot share the 32 heads.*give one of \[1, 2, 4, 8, 16\]"),
-        ({"precision": "fp4"}, "precision='fp4' is not covered.*scales.*give one of bf16"),
+        ({"precision": "fp4"}, "precision='fp4' is not covered.*several ways.*give one of bf16"),
         ({"precision": "bf17"}, "precision='bf17' is not covered; give one of"),
         ({"kv_precision": "int8"}, "kv_precision='int8' is not covered"),
         ({"model": "Lama-3.1-8B"}, "did you mean 'Llama-3.1-8B'"),
@@ -219,8 +219,11 @@ def test_no_step_is_cheaper_than_reading_the_weights(
     n_gpus = 4 if model.heads % 8 else 8
     cost = RooflineStepCost(model, gpu, n_gpus, precision, constants=know)
     assert cost.step_seconds(step) >= cost.weight_read_s
+    idle = model.experts - model.experts_per_token
+    unread = model.expert_parameters * idle // model.experts if model.is_moe else 0
+    least = cost.streamed_bytes - unread * (1 if precision == "fp8" else 2)
     assert cost.weight_read_s == pytest.approx(
-        cost.streamed_bytes / n_gpus / catalog.gpu(gpu).bandwidth_bytes_per_s
+        least / n_gpus / catalog.gpu(gpu).bandwidth_bytes_per_s
     )
     parts = cost.step_parts(step)
     assert parts.dense_s >= max(parts.weights_s, parts.compute_s) * (1 - 1e-15)
@@ -264,6 +267,100 @@ def test_a_mixture_of_experts_streams_more_than_it_computes_with() -> None:
     assert cost.ridge_batch > 5 * dense.ridge_batch
     assert not cost.is_covered
     assert dense.is_covered
+
+
+# --- experts, windows, latents, four bits --------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64, 1000])
+def test_a_step_reads_the_experts_that_its_sequences_touch(batch: int) -> None:
+    """A mixture at a small batch would seem as slow as at a large one, and the floor be broken."""
+    cost = RooflineStepCost("Qwen3-30B-A3B", "H200-141GB-SXM", load=Load(batch, 1000))
+    experts = 48 * 128 * 3 * 2048 * 768
+    other = 30_532_122_624 - 151_936 * 2048 - experts
+    touched = 1 - (1 - 8 / 128) ** batch
+    assert cost.streamed_bytes == pytest.approx(2 * (other + touched * experts), rel=1e-9)
+    all_of_them = RooflineStepCost("Qwen3-30B-A3B", "H200-141GB-SXM")
+    assert all_of_them.streamed_bytes == 2 * (other + experts)
+    assert cost.weight_read_s == all_of_them.weight_read_s <= cost.step_parts(DECODE_1).weights_s
+
+
+DECODE_1 = StepFeatures(0, 0, 1, 1000)
+
+
+def test_a_window_reads_no_more_than_its_tokens() -> None:
+    """gpt-oss at a long context would be as slow as if every layer looked at all of it."""
+    short, long = (
+        RooflineStepCost(
+            "gpt-oss-120b", "B200-180GB-SXM", precision="mxfp4", load=Load(32, context)
+        )
+        for context in (100, 8000)
+    )
+    per_layer = 2 * 8 * 64 * 2 / (DEFAULTS.mbu * 8e12)
+    step = StepFeatures(0, 0, 32, 32 * 8000)
+    assert short.step_parts(step).kv_s == pytest.approx(36 * 32 * 8000 * per_layer)
+    assert long.step_parts(step).kv_s == pytest.approx(18 * 32 * (8000 + 128) * per_layer)
+    # and the pool holds nearly twice as much
+    assert 1.9 < long.kv_blocks() / short.kv_blocks() < 2
+    prefill = StepFeatures(8000, 8000 * 8001 // 2, 0, 0)
+    whole, window = (cost.step_parts(prefill).attention_s for cost in (short, long))
+    assert window == pytest.approx(whole / 2 * (1 + 128 / 4000.5))
+
+
+def test_a_latent_is_kept_on_every_card_and_read_by_all_heads() -> None:
+    one, two = (RooflineStepCost("DeepSeek-V3", "MI300X", n, "fp8") for n in (4, 8))
+    assert one.kv_bytes_per_token == 4 * 61 * (512 + 64) * 2
+    assert two.kv_bytes_per_token == 2 * one.kv_bytes_per_token
+    card = catalog.gpu("MI300X")
+    read_s = 61 * 576 * 2 / (DEFAULTS.mbu * card.bandwidth_bytes_per_s)
+    flop = 2 * 61 * 128 * (576 + 512) / 8
+    compute_s = flop / (DEFAULTS.mfu_bf16 * card.peak_bf16_flop_per_s)
+    assert two.step_parts(StepFeatures(0, 0, 1, 1)).kv_s == pytest.approx(
+        math.hypot(read_s, compute_s)
+    )
+    assert not two.is_covered
+
+
+def test_four_bits_by_hand() -> None:
+    """A checkpoint in 4 bits would fit where it does not, or be read twice as fast as it is."""
+    llama, matrices = catalog.model("Llama-3.1-70B"), 70_553_706_496 - 2 * 128_256 * 8192
+    nvfp4 = RooflineStepCost(llama, BIG, precision="nvfp4")
+    assert nvfp4.weight_bytes == matrices * 4.5 / 8 + 2 * 128_256 * 8192 * 2
+    assert nvfp4.streamed_bytes == matrices * 4.5 / 8 + 128_256 * 8192 * 2
+    token = nvfp4.step_parts(StepFeatures(0, 0, 1, 0)).compute_s
+    assert token == pytest.approx(
+        2 * llama.active_parameters / (catalog.gpu(BIG).peak_fp4_flop_per_s or 1) / DEFAULTS.mfu_fp4
+    )
+    oss = RooflineStepCost("gpt-oss-120b", BIG, precision="mxfp4")
+    assert oss.weight_bytes / 2**30 == pytest.approx(60.8, abs=0.1)
+    old, new = (
+        RooflineStepCost("gpt-oss-20b", gpu, precision="mxfp4") for gpu in ("H200-141GB-SXM", BIG)
+    )
+    by_unpacking = DEFAULTS.unpack_per_layer_s * 24
+    assert old.step_parts(DECODE_1).overhead_s - new.step_parts(DECODE_1).overhead_s == (
+        pytest.approx(by_unpacking)
+    )
+    awq = RooflineStepCost("Llama-3.1-8B", "RTX-4090", precision="int4")
+    bf16 = RooflineStepCost("Llama-3.1-8B", "RTX-4090")
+    assert awq.step_parts(DECODE_1).compute_s == bf16.step_parts(DECODE_1).compute_s
+    assert 0.25 < awq.streamed_bytes / bf16.streamed_bytes < 0.4
+
+
+def test_static_scales_compute_faster_and_read_the_same() -> None:
+    static, dynamic = (
+        RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM", precision=p)
+        for p in ("fp8-static", "fp8")
+    )
+    assert static.streamed_bytes == dynamic.streamed_bytes
+    ratio = dynamic._prices[6] / static._prices[6]
+    assert ratio == pytest.approx(DEFAULTS.mfu_fp8_static / DEFAULTS.mfu_fp8)
+
+
+def test_load_is_checked() -> None:
+    with pytest.raises(ValueError, match="decode_seqs=0 is not above 0"):
+        Load(0, 100)
+    with pytest.raises(ValueError, match="load=16 is no Load"):
+        RooflineStepCost("Llama-3.1-8B", "L40S", load=16)  # type: ignore[arg-type]
 
 
 # --- in the engine -----------------------------------------------------------------------------

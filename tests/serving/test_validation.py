@@ -224,7 +224,7 @@ def test_a_server_short_of_memory_is_slower() -> None:
         ({"output_tokens": math.nan}, "output_tokens=nan is not a number"),
         ({"length_spread": 1.0}, "length_spread=1.0 leaves no length"),
         ({"prompt_tokens": 10**6}, "the cache holds"),
-        ({"model": "gpt-oss-20b"}, "see only the last 128 tokens"),
+        ({"precision": "mxfp4"}, "keeps experts in 4 bits"),
         ({"gpu": "L4"}, "GiB short"),
     ],
 )

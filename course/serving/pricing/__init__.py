@@ -10,7 +10,15 @@ from course.serving.pricing.linear import (
     StepCost,
     StepFeatures,
 )
-from course.serving.pricing.roofline import BYTES, IDEAL, RESERVE_BYTES, RooflineStepCost
+from course.serving.pricing.roofline import (
+    BYTES,
+    IDEAL,
+    RESERVE_BYTES,
+    WEIGHT_BYTES,
+    Load,
+    NotCoveredError,
+    RooflineStepCost,
+)
 
 __all__ = [
     "BYTES",
@@ -18,10 +26,13 @@ __all__ = [
     "DEFAULTS",
     "IDEAL",
     "RESERVE_BYTES",
+    "WEIGHT_BYTES",
     "Constants",
     "DoesNotFitError",
     "KernelCost",
     "LinearStepCost",
+    "Load",
+    "NotCoveredError",
     "RooflineStepCost",
     "StepCost",
     "StepFeatures",
