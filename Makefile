@@ -5,39 +5,31 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What `make test` installs; with gpu (torch) and cluster (dask) their tests run instead of skipping.
 EXTRAS ?= dev,instructor
+export EXTRAS
+# What `make lab` gives JupyterLab: make lab ARGS="--port 8890 --ip 0.0.0.0 --no-browser --allow-root"
+ARGS ?=
 
 .PHONY: lab test test-quick test-deep bench pins clean-venv
 
-lab: $(VENV)/.installed
-	@$(BIN)/python -m course lab
+# `exec`, so that JupyterLab has the terminal and every signal to itself.
+lab:
+	@exec $(PYTHON) start.py lab $(ARGS)
 
-test: $(VENV)/.installed-dev
-	@$(BIN)/python tests/all.py
+test:
+	@exec $(PYTHON) start.py test
 
-test-quick: $(VENV)/.installed-dev
-	@$(BIN)/python tests/all.py quick
+test-quick:
+	@exec $(PYTHON) start.py test quick
 
-test-deep: $(VENV)/.installed-dev
-	@$(BIN)/python tests/all.py deep
+test-deep:
+	@exec $(PYTHON) start.py test deep
 
-bench: $(VENV)/.installed-dev
-	@$(BIN)/python tests/all.py bench
-
-$(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
-
-$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "Installing the course into $(VENV) (about a minute, about 1 GB) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
-	@touch $@
-
-$(VENV)/.installed-dev: $(VENV)/.installed
-	@echo "Installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
-	@touch $@
+bench:
+	@exec $(PYTHON) start.py test bench
 
 # Pins every dependency for every platform; torch is held at the version the course was tried with.
 pins:
+	$(PYTHON) start.py install
 	echo 'torch==2.13.0' > .torch-pin
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --no-header --no-annotate --quiet --python-version 3.11 \

@@ -3,7 +3,11 @@
 The list is `__init__.pyi`, for editors and type checkers as well as for the loader.
 """
 
-import lazy_loader
-
 __version__ = "0.1.0"
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+try:
+    import lazy_loader
+except ModuleNotFoundError:  # the doctor needs no package, and is there to say that one is missing
+    pass
+else:
+    __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from course.commands.knee import knee
 from course.commands.new import app as new
 from course.commands.simulate import simulate
 from course.commands.validate import validate
+from course.desk import settle_homes
 
 app = typer.Typer(
     add_completion=False,
@@ -42,6 +42,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="course.plain")
     try:
+        homes = settle_homes()
+        if homes:
+            typer.echo(homes, err=True)
         app()
     except (ValueError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
@@ -63,8 +66,9 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     return "".join(signs), error.end
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(
+    context: typer.Context,
     browser: Annotated[bool, typer.Option(help="Open the web browser")] = True,
     start: Annotated[bool, typer.Option(help="Start JupyterLab after preparing")] = True,
     work: Annotated[
@@ -75,14 +79,24 @@ def lab(
         ),
     ] = None,
 ) -> None:
-    """Prepare the kernels and your copies of the notebooks, then open JupyterLab on them."""
-    from course.desk import lab_command, lay_out, quiet_lab, warm_up
+    """Prepare the kernels and your copies of the notebooks, then open JupyterLab on them.
+
+    Whatever else is given goes to JupyterLab: --port 8890 --ip 0.0.0.0 --allow-root …
+    """
+    from course.desk import a_desk, become, lab_command, lay_out, quiet_lab, warm_up
+    from course.machine import as_lines, user_finding
     from course.paths import NOTEBOOKS, WORK
 
+    user = user_finding(context.args)
+    if start and user.ok is False:
+        typer.echo(as_lines(user))
+        raise typer.Exit(2)
+    desk, elsewhere = a_desk(work.absolute() if work else WORK)
+    if elsewhere:
+        typer.echo(elsewhere)
     typer.echo("Compiling the simulation kernels (once; kept on disk) …")
     warm_up(_with_progress)
     quiet_lab()
-    desk = work.absolute() if work else WORK
     laid = lay_out(NOTEBOOKS, desk)
     typer.echo(f"Your notebooks are in {desk}")
     for name in laid.copied:
@@ -91,16 +105,18 @@ def lab(
         typer.echo(f"  new     {name}  (the course changed it; yours is as you left it)")
     if laid.record_lost:
         typer.echo(
-            "  The record of what was copied is missing or damaged: each notebook of yours that "
-            "differs from the course's has the course's beside it."
+            "  The record of what was copied is missing, damaged or incomplete: each notebook of "
+            "yours that differs from the course's has the course's beside it."
         )
     if laid.kept:
         typer.echo(f"  kept    {len(laid.kept)} of yours as they are")
     if start:
         extra = [] if browser else ["--no-browser"]
         # the notebooks' kernels look for the reader's own files in the same folder
-        environment = {**os.environ, "COURSE_WORK": str(desk)}
-        raise typer.Exit(subprocess.call(lab_command(desk, extra), env=environment))
+        os.environ["COURSE_WORK"] = str(desk)
+        # this environment's kernel, whatever kernel of that name the user has elsewhere
+        os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+        raise typer.Exit(become(lab_command(desk, [*extra, *context.args])))
 
 
 def _with_progress(steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
@@ -115,13 +131,13 @@ def _with_progress(steps: Iterable[tuple[str, Callable[[], object]]]) -> None:
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    allow_root: Annotated[bool, typer.Option("--allow-root", help="Root is no fault")] = False,
+) -> None:
     """Look whether this machine can run the course, and say how to mend what is wrong."""
-    from course.doctor import examine, report
+    from course.doctor import main
 
-    findings = examine()
-    typer.echo(report(findings))
-    raise typer.Exit(any(finding.ok is False for finding in findings))
+    raise typer.Exit(main(["--allow-root"] if allow_root else []))
 
 
 @app.command()

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import secrets
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Final
+
+from course.machine import cannot_be_made, cannot_write, folders_of_the_user
 
 _RECORD: Final = ".originals.json"
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
@@ -150,15 +156,104 @@ def quiet_lab() -> None:
     path = Path(sys.prefix) / "share" / "jupyter" / "lab" / "settings" / "overrides.json"
     if path.exists():
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     quiet = {"fetchNews": "false", "checkForUpdates": False}
     settings = {"@jupyterlab/apputils-extension:notification": quiet}
-    path.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    with contextlib.suppress(OSError):  # an environment that others look after
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
-def lab_command(desk: Path, extra: Iterable[str] = ()) -> list[str]:
-    """Return the command that opens JupyterLab on `desk`, on this machine alone, with its token."""
-    return [
-        sys.executable, "-m", "jupyter", "lab", f"--notebook-dir={desk}",
-        "--ServerApp.ip=127.0.0.1", *extra,
-    ]  # fmt: skip
+def lab_command(desk: Path, given: Iterable[str] = ()) -> list[str]:
+    """Return the command that opens JupyterLab on `desk`, with its token, at the first notebook.
+
+    On this machine alone, unless what is `given` for JupyterLab says something else.
+    """
+    given = list(given)
+    first = min((path.name for path in desk.glob("[0-9]*.ipynb")), default="")
+    own = {
+        ("--ip", "--ServerApp.ip"): "--ServerApp.ip=127.0.0.1",
+        (
+            "--LabApp.default_url",
+            "--ServerApp.default_url",
+        ): f"--LabApp.default_url=/lab/tree/{first}",
+    }
+    options = [word.partition("=")[0] for word in given]
+    chosen = [ours for names, ours in own.items() if not set(names) & set(options)]
+    return [sys.executable, "-m", "jupyterlab", f"--notebook-dir={desk}", *chosen, *given]
+
+
+def become(command: list[str]) -> int:
+    """Hand terminal and signals to a command for good; its exit status where that cannot be.
+
+    JupyterLab asks after one Ctrl-C; a parent that ended by it would take the terminal away.
+    """
+    sys.stdout.flush()
+    if sys.platform != "win32":
+        os.execv(command[0], command)
+    signal.signal(signal.SIGINT, lambda *_: None)
+    return subprocess.call(command)
+
+
+def a_desk(wanted: Path) -> tuple[Path, str]:
+    """Return the folder to work in, made, and a sentence where it is not the one that is wanted.
+
+    Raises ValueError where nothing can be written anywhere.
+    """
+    trouble = _not_made(wanted)
+    if not trouble:
+        return wanted, ""
+    for place in (Path.cwd() / "work", Path.home() / "throughput-latency-course" / "work"):
+        if not _not_made(place):
+            return place, f"{wanted} cannot be written ({trouble}): your notebooks are in {place}"
+    place = temporary_home() / "work"
+    if _not_made(place):
+        raise ValueError(f"{wanted} cannot be written ({trouble}), nor {place}; mend their rights")
+    return place, (
+        f"{wanted} cannot be written ({trouble}): your notebooks are in {place}, which this "
+        "machine may empty; download what you want to keep"
+    )
+
+
+def _not_made(folder: Path) -> str:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return error.strerror or str(error)
+    return cannot_write(str(folder))
+
+
+def temporary_home() -> Path:
+    """Return this user's folder for what can be kept nowhere else; no other user can put it there.
+
+    Raises ValueError where somebody has.
+    """
+    folder = Path(tempfile.gettempdir()) / f"throughput-latency-course-{_user()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or (hasattr(os, "getuid") and folder.stat().st_uid != os.getuid()):
+        raise ValueError(
+            f"{folder} is another user's; remove it, or set TMPDIR to a folder of yours"
+        )
+    return folder
+
+
+def _user() -> str:
+    """Return what tells this user from another on this machine."""
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+
+
+def settle_homes() -> str:
+    """Give Jupyter, IPython and matplotlib folders that can be written, where theirs cannot.
+
+    Returns a sentence on it, or "". What is set holds for this process and those it starts.
+    """
+    lost = [(name, folder) for name, folder in folders_of_the_user() if cannot_be_made(folder)]
+    if not lost:
+        return ""
+    try:
+        home = temporary_home()
+        for name, _ in lost:
+            (home / name.lower()).mkdir(mode=0o700, exist_ok=True)
+            os.environ[name] = str(home / name.lower())
+    except OSError as error:
+        return f"{lost[0][1]} cannot be written, nor a temporary folder ({error.strerror})"
+    return f"{lost[0][1]} cannot be written: settings and caches are kept in {home} for now"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from course import cli, desk, doctor
+from course import cli, desk
 from course.cli import app
 from course.paths import ROOT
 
@@ -54,47 +53,34 @@ def test_lab_prepares_without_starting(tmp_path: Path, monkeypatch: pytest.Monke
     assert "of yours as they are" in second
 
 
-def test_doctor_finds_this_machine_well() -> None:
-    findings = doctor.examine()
-    wrong = [f for f in findings if f.ok is False]
-    assert not wrong, doctor.report(wrong)
-    assert "All is well." in doctor.report(findings)
-    assert {"Python", "numpy", "kernel", "sliders", "memory", "offline"} <= {
-        f.subject for f in findings
-    }
+def test_lab_gives_jupyterlab_what_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import course.paths
+
+    began: list[list[str]] = []
+    for name in ("COURSE_WORK", "JUPYTER_PREFER_ENV_PATH"):
+        monkeypatch.setenv(name, "")  # to be as before afterwards
+    monkeypatch.setattr(course.paths, "WORK", tmp_path / "work")
+    monkeypatch.setattr(desk, "warm_up", lambda progress: progress([]))
+    monkeypatch.setattr(desk, "become", lambda command: began.append(command) or 7)
+    words = ["lab", "--port", "8890", "--ip", "0.0.0.0", "--no-browser", "--allow-root"]
+    assert RUN.invoke(app, words).exit_code == 7
+    (command,) = began
+    assert " ".join(command).endswith("--no-browser --port 8890 --ip 0.0.0.0 --allow-root")
+    assert "--ServerApp.ip=127.0.0.1" not in command
 
 
-def test_doctor_says_how_to_mend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A doctor that only says "wrong" sends the student home."""
-    import importlib.metadata
+def test_lab_refuses_root_before_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JupyterLab refuses root after minutes of work, and does not say how `make` allows it."""
+    import course.paths
 
-    real = importlib.metadata.version
-    monkeypatch.setattr(
-        importlib.metadata, "version", lambda name: "0.1" if name == "numpy" else real(name)
-    )
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "02_mm1_queueing.ipynb").write_text("{", encoding="utf-8")
-    monkeypatch.setattr(doctor, "WORK", work)
-    online = tmp_path / "notebooks"
-    shutil.copytree(ROOT / "notebooks", online)
-    (online / "99_x.ipynb").write_text(
-        '{"cells": [{"cell_type": "code", "source": ["u = \\"http://a.example\\""]}]}', "utf-8"
-    )
-    monkeypatch.setattr(doctor, "NOTEBOOKS", online)
-    wrong = {f.subject: f for f in doctor.examine() if f.ok is False}
-    assert set(wrong) == {"numpy", "work/", "offline"}
-    assert all(finding.mend for finding in wrong.values())
-    assert "3 to mend" in doctor.report(list(wrong.values()))
-
-
-def test_a_broken_examination_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks() -> None:
-        raise RuntimeError("no such file")
-
-    monkeypatch.setattr(doctor, "_memory", breaks)
-    monkeypatch.setattr(breaks, "__name__", "_memory", raising=False)
-    assert any(f.ok is False and "no such file" in f.words for f in doctor.examine())
+    monkeypatch.setattr(course.paths, "WORK", tmp_path / "work")
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    done = RUN.invoke(app, ["lab"])
+    assert done.exit_code == 2
+    assert 'make lab ARGS="--allow-root"' in done.output
+    assert not (tmp_path / "work").exists()
 
 
 def test_a_stream_without_the_sign_gets_a_plain_one(tmp_path: Path) -> None:

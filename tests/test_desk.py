@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from course import desk
 from course.commands import _targets
 from course.commands._targets import check_targets
 from course.desk import lab_command, lay_out
@@ -238,3 +239,63 @@ def test_lab_listens_on_this_machine_alone_and_keeps_its_token(tmp_path: Path) -
     assert "--ServerApp.ip=127.0.0.1" in command
     assert "token" not in command
     assert str(tmp_path) in command
+    lay_out(ROOT / "notebooks", tmp_path)
+    assert "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in lab_command(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such handing over")
+def test_jupyter_gets_the_process_itself_and_so_every_signal() -> None:
+    """A parent that ends at the first Ctrl-C takes the terminal from the one that asks."""
+    code = """if True:
+        import os, sys
+        from course.desk import become
+        print(os.getpid())
+        become([sys.executable, "-c", "import os; print(os.getpid())"])
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    ).stdout.split()
+    assert said[0] == said[1]
+
+
+def test_a_desk_that_cannot_be_written_is_elsewhere_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation that a hub keeps read-only must not end in a traceback."""
+    (tmp_path / "file").touch()
+    nowhere = tmp_path / "file" / "work"
+    monkeypatch.chdir(tmp_path)
+    place, words = desk.a_desk(nowhere)
+    assert place == tmp_path / "work"
+    assert str(place) in words
+    assert str(nowhere) in words
+    assert desk.a_desk(place) == (place, "")
+    monkeypatch.setattr(desk, "cannot_write", lambda folder: "" if "course-" in folder else "no")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    place, words = desk.a_desk(nowhere)
+    assert place.parent.parent == tmp_path
+    assert "download what you want to keep" in words
+
+
+def test_without_a_home_settings_go_to_a_folder_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR",
+                 "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):  # fmt: skip
+        monkeypatch.setenv(name, "x")
+        monkeypatch.delenv(name)
+    for name in ("HOME", "USERPROFILE", "APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    assert desk.settle_homes() == ""
+    assert not (tmp_path / "home").exists()
+    for name in ("HOME", "USERPROFILE", "APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "file" / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = desk.settle_homes()
+    assert words.count("\n") == 0
+    assert str(tmp_path / "file" / "home") in words
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        assert Path(os.environ[name]).is_dir()
+        assert str(Path(os.environ[name]).parent) in words
+    assert desk.settle_homes() == ""
