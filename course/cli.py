@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from course.commands._targets import check_sources, check_targets
 from course.commands.bench import bench
 from course.commands.knee import knee
 from course.commands.new import app as new
@@ -155,6 +156,7 @@ def check(
     """Run notebooks strictly and print one line an exercise; exit status 1 if one is missing."""
     from course.exercises.grading import all_passed, check_notebooks, report_lines
 
+    check_sources(notebooks)
     results = check_notebooks(notebooks)
     typer.echo("\n".join(report_lines(results)))
     raise typer.Exit(not all_passed(results))
@@ -168,6 +170,8 @@ def grade(
     """Grade every notebook below a folder, each in a process of its own, into a CSV."""
     from course.exercises.grading import TAMPER_NOTICE, grade_folder, limits_in_force
 
+    check_sources([folder], folder=True)
+    check_targets({}, {"--csv": csv})
     typer.echo(limits_in_force())
     results = grade_folder(folder, csv)
     passed = sum(result.passed for result in results)
@@ -196,12 +200,13 @@ def replay(
 ) -> None:
     """Replay two real vLLM logs in the engine, and print simulated against measured."""
     from course.commands.replay import write_table
-    from course.paths import need_clone
-    from course.serving.validation import LOGS, RULES, replay_text
+    from course.paths import DATA, need_clone
+    from course.serving.validation import COMMITTED, LOGS, RULES, replay_text
     from course.serving.validation import replay as replayed
 
     if write:
         need_clone("--write")
+        check_targets({}, {"--write": DATA / COMMITTED})
     typer.echo("\n\n".join(replay_text(replayed(log, rule)) for log in LOGS for rule in RULES))
     if write:
         typer.echo(f"written to {write_table()}")

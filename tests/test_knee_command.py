@@ -401,4 +401,4 @@ def test_inputs_are_never_written_over(tmp_path: Path, sweep_file: Path) -> None
     assert "is the file of --svg; give" in refused(sweep_file, "--svg", both, "--json", both)
     assert "is a folder" in refused(sweep_file, "--svg", tmp_path)
     assert sweep_file.read_bytes() == before
-    assert "there is no such file" in refused(tmp_path / "none.json")
+    assert "there is no file" in refused(tmp_path / "none.json")

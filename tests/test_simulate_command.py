@@ -256,7 +256,7 @@ def test_trace_is_never_written_over(trace: Path, tmp_path: Path) -> None:
 
 
 def test_bad_files_are_one_line(tmp_path: Path) -> None:
-    assert "there is no such file" in refused("--trace", tmp_path / "none.csv")
+    assert "there is no file" in refused("--trace", tmp_path / "none.csv")
     for content, expected in [
         ("", "is empty"),
         ("a,b,c\n1,2,3\n", "none of which is known as arrival"),

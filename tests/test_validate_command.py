@@ -26,7 +26,7 @@ FOUND = Validation(committed_points(), committed_steps(), committed_constants())
 
 def test_tables_are_written_as_they_are_committed(tmp_path: Path) -> None:
     """A table that cannot be written anew is a table that nobody can check."""
-    for path in write_tables(FOUND, tmp_path / "new"):
+    for path in write_tables(FOUND, tmp_path):
         committed = DATA / "validation" / path.name
         assert path.read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
     assert FOUND.errors == committed_errors()

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course.commands._targets import check_sources, check_targets
+
 if TYPE_CHECKING:
     from course.measure import Record
     from course.measure.bench import Progress
@@ -55,14 +57,12 @@ def bench(
     from course.measure.machine import need_torch
 
     if read is not None:
+        check_sources([read])
         typer.echo(report(load_record(read)), nl=False)
         return
     need_torch()
     where = out or _new_file(device)
-    if not where.resolve().parent.is_dir():
-        raise ValueError(f"--out={where}: there is no folder {where.parent}; make it first")
-    if where.is_dir():
-        raise ValueError(f"--out={where} is a folder; give a file's name")
+    check_targets({}, {"--out": where})
 
     def keep(record: Record) -> None:
         save_record(record, where)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from course.commands._targets import check_targets
+from course.commands._targets import check_sources, check_targets
 
 if TYPE_CHECKING:
     from course.serving.load import LoadRow
@@ -65,6 +65,7 @@ def knee(
     """
     from course.serving.load import gathered, measured_sweeps, report
 
+    check_sources(files)
     check_targets(dict.fromkeys(files, "an input too"), {"--svg": svg, "--json": json})
     asked = {"TTFT": slo_ttft, "TPOT": slo_tpot, "ITL": slo_itl, "E2E": slo_e2e}
     limits = {name: limit_s for name, limit_s in asked.items() if limit_s is not None}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course.commands._targets import check_targets
+from course.commands._targets import check_sources, check_targets
 
 if TYPE_CHECKING:
     from course.serving.pricing import LinearStepCost, RooflineStepCost, StepCost
@@ -149,6 +149,7 @@ def simulate(
     from course.serving.requests import SLO
     from course.serving.traces import load_trace, simulate_trace, trace_notes, trace_report
 
+    check_sources([trace])
     check_targets({trace: "the file of --trace"}, {"--csv": csv, "--json": json})
     prices = {
         "fixed_s": fixed_s,

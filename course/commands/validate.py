@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course.commands._targets import make_folder
 from course.paths import DATA, INSTALLED
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def validate(
     from course.serving.validation import validate as validated
     from course.serving.validation import validation_stages, validation_text
 
+    make_folder("--out", out)
     with tqdm(total=validation_stages(), leave=False, disable=None) as bar:
 
         def done(label: str) -> None:
@@ -67,8 +69,7 @@ def _cell(value: object) -> object:
 
 
 def write_tables(found: Validation, folder: Path) -> list[Path]:
-    """Write the three tables into `folder`, which is made if need be; return where they went."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the three tables into `folder`; return where they went."""
     written = []
     for name, rows in (
         ("serving_points.csv", found.points),

@@ -325,6 +325,8 @@ def load_record(path: Path | str) -> Record:
     it; the way to mend it is to measure again.
     """
     where = Path(path)
+    if not where.exists():
+        raise RecordError(f"there is no file {where}; {_MEND}")
     try:
         if where.stat().st_size > _LARGEST_FILE_BYTES:
             raise RecordError(f"{where}: is above 16 MiB, so it is no record of a measuring run")
