@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
@@ -402,3 +403,21 @@ def test_inputs_are_never_written_over(tmp_path: Path, sweep_file: Path) -> None
     assert "is a folder" in refused(sweep_file, "--svg", tmp_path)
     assert sweep_file.read_bytes() == before
     assert "there is no file" in refused(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("tokens", [True, False])
+def test_no_two_columns_of_the_table_have_one_title(tmp_path: Path, tokens: bool) -> None:
+    """Offered and served requests were both called requests/s; which one overloads the server?"""
+    value = vllm_at(24)
+    if not tokens:
+        value = {key: number for key, number in value.items() if "output" not in key}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    head, line = run(path).output.splitlines()[1:3]
+    titles = re.split(r"  +", head.strip())
+    assert titles[0] == "offered requests/s"
+    assert len(set(titles)) == len(titles) == len(re.split(r"  +", line.strip()))
+    cells = dict(zip(titles, re.split(r"  +", line.strip()), strict=True))
+    assert cells["offered requests/s"].startswith("24")
+    assert cells["served requests/s"] == "13.3"
+    assert ("output tokens/s" in titles) == tokens

@@ -201,6 +201,26 @@ def test_a_p99_needs_299_requests_for_an_upper_bound() -> None:
     assert percentile(range(299), 0.99).high == 298
 
 
+@given(
+    values=st.lists(st.floats(0, 1e6) | st.just(math.inf), min_size=1, max_size=400),
+    q=st.sampled_from([0.01, 0.5, 0.9, 0.95, 0.99, 0.999]) | st.floats(0, 1),
+)
+@settings(max_examples=examples(300))
+def test_a_percentile_lies_never_outside_its_own_bounds(values: list[float], q: float) -> None:
+    """Of three requests a P99 of 36.9 ms was printed as between 37.4 ms and something."""
+    found = percentile(values, q)
+    assert found.value is not None
+    assert found.low is None or found.low <= found.value
+    assert found.high is None or found.value <= found.high
+
+
+def test_a_bound_that_gives_way_to_the_estimate_is_the_cautious_one() -> None:
+    """The largest of three is below the true P99 in 97 runs of 100; 2.98 is so more often."""
+    assert percentile([1.0, 2.0, 3.0], 0.99) == Percentile(2.98, 2.98, None, 3)
+    assert percentile([-3.0, -2.0, -1.0], 0.01) == Percentile(-2.98, None, -2.98, 3)
+    assert percentile([1.0, 2.0, 3.0], 0.8) == Percentile(pytest.approx(2.6), 1.0, None, 3)
+
+
 def test_the_bounds_hold_in_practice() -> None:
     """95 % of repeated runs must have the true P90 below their upper bound, whatever is drawn."""
     random = np.random.default_rng(3)

@@ -21,6 +21,7 @@ TAILS, MIDDLES = ("P99", "P95", "P90"), ("mean", "median")
 Other percentiles come between them where they are stricter than P90, and last otherwise.
 """
 
+REQUESTS = "requests/s"
 SHOWN = ("TTFT", "TPOT", "ITL", "E2E")
 
 
@@ -138,11 +139,15 @@ def _consequence(asked: str, name: str) -> str:
 def _table(sweep: MeasuredSweep, limits: Mapping[str, float]) -> list[str]:
     """One line a load: means over its runs, "-" where a run does not tell."""
     columns: list[tuple[str, list[str]]] = [
-        (sweep.load_unit, [_load(*pair) for pair in zip(sweep.loads, sweep.meant, strict=True)]),
-        (sweep.throughput_unit, [_figure(v) for v in sweep.throughput.mean(axis=0)]),
+        (
+            sweep.load_unit if sweep.load_unit != REQUESTS else f"offered {REQUESTS}",
+            [_load(*pair) for pair in zip(sweep.loads, sweep.meant, strict=True)],
+        )
     ]
-    if sweep.throughput_unit != "requests/s":
-        columns.append(("requests/s", [_figure(v) for v in sweep.requests_per_s.mean(axis=0)]))
+    if sweep.throughput_unit != REQUESTS:
+        columns.append((sweep.throughput_unit, [_figure(v) for v in sweep.throughput.mean(axis=0)]))
+    served = [_figure(v) for v in sweep.requests_per_s.mean(axis=0)]
+    columns.append((f"served {REQUESTS}", served))
     columns.append(("in server", [_figure(v) for v in sweep.in_system.mean(axis=0)]))
     shown = list(limits)
     for metric in SHOWN[:3]:

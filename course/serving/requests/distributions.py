@@ -21,10 +21,11 @@ class Percentile:
     """A percentile with one 95 % bound on each side and the number of samples behind it.
 
     The bounds are order statistics: they hold for any distribution, as long as the samples are
-    independent. `value` is None where there is no sample, infinite where so large a share was
-    missed; `low` or `high` is None where the sample is too small to bound that side. A P99 of
-    fewer than 299 samples has no upper bound: with 298, chance alone keeps all of them below the
-    true P99 in more than one run in twenty.
+    independent. `value` lies never outside them: where interpolation puts it beyond a bound (a P99
+    of three samples), that bound is `value`, which is only more cautious. `value` is None where
+    there is no sample, infinite where so large a share was missed; `low` or `high` is None where
+    the sample is too small to bound that side. A P99 of fewer than 299 samples has no upper bound:
+    with 298, chance alone keeps all of them below the true P99 in more than one run in twenty.
 
     Formula: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2.
     """
@@ -104,6 +105,8 @@ class Distribution:
 
         >>> Distribution(np.arange(1.0, 300.0)).percentile(0.99)
         Percentile(value=296.02, low=293.0, high=299.0, samples=299)
+        >>> Distribution(np.array([1.0, 2.0, 3.0])).percentile(0.99)
+        Percentile(value=2.98, low=2.98, high=None, samples=3)
         """
         value = self.quantile(q, misses_as_infinite=misses_as_infinite)
         samples = self.samples + (self.missed if misses_as_infinite else 0)
@@ -112,8 +115,8 @@ class Distribution:
         low, high = bound_ranks(samples, q)
         return Percentile(
             value,
-            None if low is None else self._at(low - 1),
-            None if high is None else self._at(high - 1),
+            None if low is None else min(self._at(low - 1), value),
+            None if high is None else max(self._at(high - 1), value),
             samples,
         )
 
