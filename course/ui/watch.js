@@ -11,9 +11,11 @@ export const FIRST_TOKEN = 0, FINISHED = 1, SERVED_THE_VOID = 2, TIMED_OUT = 3, 
   SEATED_AGAIN = 11;
 const STATUS_FINISHED = 0, STATUS_TIMED_OUT = 2;
 const SPEEDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100];
+const MOST_LEAVING = 40; // signs of those who left a moment ago that are drawn at once
 const GLIDE_S = 0.35; // how long somebody is on the way from one place to the next, on the wall clock
 const STRIP_STEPS = 70; // steps of usual length that the strip below has room for
 const LEAST_FONT = 11;
+const FONT = "system-ui, sans-serif";
 
 // ------------------------------------------------------------------------------------- reading
 
@@ -334,10 +336,10 @@ export function layoutOf(film, width, height) {
   });
   const right = narrow ? width : Math.round(width * 0.87);
   box.seats = narrow
-    ? { x: 0, y: room + head + gap, width, height: stage - room - head - gap - 22 }
+    ? { x: 0, y: room + head + gap, width, height: stage - room - head - gap - 40 }
     : { x: left, y: head, width: right - left - gap, height: stage - head };
   box.out = narrow
-    ? { x: 0, y: stage - 18, width, height: 18 }
+    ? { x: 0, y: stage - 36, width, height: 36 }
     : { x: right, y: head, width: width - right, height: stage - head };
   box.memory = { x: 0, y: stage + head + gap, width, height: memory };
   box.steps = { x: 0, y: height - lanes, width, height: lanes };
@@ -437,9 +439,9 @@ export function drawServer(context, film, box, view) {
   context.textBaseline = "alphabetic";
   context.lineWidth = 1;
   drawHeads(context, film, box, view, found);
+  context.fillStyle = ink.free;
   for (let seat = 0; seat < film.seats; seat++) {
     const cell = seatCell(box, seat);
-    context.fillStyle = ink.free;
     context.fillRect(cell.x, cell.y, cell.width, cell.height);
   }
   const fraction = stepFraction(film, moment);
@@ -479,7 +481,7 @@ function stepFraction(film, moment) {
 }
 
 function label(context, words, x, y, colour, size = 12, weight = "") {
-  context.font = `${weight} ${Math.max(size, LEAST_FONT)}px system-ui, sans-serif`;
+  context.font = `${weight} ${Math.max(size, LEAST_FONT)}px ${FONT}`;
   context.fillStyle = colour;
   context.fillText(words, x, y);
 }
@@ -491,7 +493,7 @@ function drawHeads(context, film, box, { ink, moment }, found) {
   }
   label(context, `${wide ? "waiting" : "wait"} ${whole(found.waiting)}`, box.queue.x, box.queue.y - 5, ink.ink, 12, "600");
   if (film.most[AWAY]) {
-    label(context, `will send again ${whole(found.away)}`, box.away.x, box.away.y - 5, ink.ink);
+    label(context, `${wide ? "will send again" : "again"} ${whole(found.away)}`, box.away.x, box.away.y - 5, ink.ink);
   }
   const hidden = found.waiting - box.cells[1].columns * box.cells[1].rows;
   if (hidden > 0) label(context, `+${whole(hidden)}`, box.queue.x + 80, box.queue.y - 5, ink.soft);
@@ -507,7 +509,8 @@ function drawHeads(context, film, box, { ink, moment }, found) {
       label(context, `${sign} ${count}`, box.out.x, box.out.y + 8 + n * 44, colour, 18, "600");
       label(context, word, box.out.x, box.out.y + 24 + n * 44, ink.soft);
     } else {
-      label(context, `${sign} ${count} ${word}`, box.out.x + n * (box.width / ends.length), box.out.y + 12, colour);
+      const x = box.out.x + (n % 2) * box.width / 2;
+      label(context, `${sign} ${count} ${word}`, x, box.out.y + 12 + (n >> 1) * 18, colour);
     }
   });
 }
@@ -553,22 +556,25 @@ function drawSeated(context, film, box, one, { ink, token }, fraction) {
     }
   }
   context.strokeStyle = one.gone ? ink.late : ink.line;
-  context.setLineDash(one.gone ? [3, 2] : []);
+  if (one.gone) context.setLineDash([3, 2]);
   context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
-  context.setLineDash([]);
+  if (one.gone) context.setLineDash([]);
   context.globalAlpha = 1;
-  const room = box.grid.width - width;
-  if (height >= 14 && room > 110) {
-    const state = over ? "over, keeps its slot" : one.gone ? "client gone" : decoding
-      ? `${whole(one.emitted)} of ${whole(output)} tokens` : `prompt ${whole(one.computed)} of ${whole(prompt + one.emitted)}`;
-    label(context, `${film.bodies.request[one.body]}: ${state}`, x + width + 6, y + height / 2 + 4, ink.ink);
-  } else if (height >= 14 && width > 44) {
-    const words = `${film.bodies.request[one.body]}`;
-    context.font = "600 11px system-ui, sans-serif";
-    const wide = context.measureText(words).width + 6;
+  if (height < 14) return;
+  const number = `${film.bodies.request[one.body]}`;
+  const state = over ? "over, keeps its slot" : one.gone ? "client gone" : decoding
+    ? `${whole(one.emitted)} of ${whole(output)} tokens`
+    : `prompt ${whole(one.computed)} of ${whole(prompt + one.emitted)}`;
+  context.font = `12px ${FONT}`;
+  const wide = context.measureText(`${number}: ${state}`).width;
+  if (wide < box.grid.width - width - 12) {
+    label(context, `${number}: ${state}`, x + width + 6, y + height / 2 + 4, ink.ink);
+  } else if (width > 44) {
+    context.font = `600 11px ${FONT}`;
+    const chip = context.measureText(number).width + 6;
     context.fillStyle = ink.ground;
-    context.fillRect(x + 3, y + height / 2 - 6.5, wide, 13);
-    label(context, words, x + 6, y + height / 2 + 4, ink.ink, 11, "600");
+    context.fillRect(x + 3, y + height / 2 - 6.5, chip, 13);
+    label(context, number, x + 6, y + height / 2 + 4, ink.ink, 11, "600");
   }
 }
 
@@ -576,19 +582,20 @@ function drawSeated(context, film, box, one, { ink, token }, fraction) {
 function drawLeaving(context, film, box, { ink, moment, glide }) {
   const { events } = film;
   const last = upTo(events.at_s, moment);
-  const first = Math.max(upTo(events.at_s, moment - glide), last - 200);
+  const first = Math.max(upTo(events.at_s, moment - glide), last - MOST_LEAVING);
   for (let event = first; event < last; event++) {
     const kind = events.kind[event];
     const way = (moment - events.at_s[event]) / glide;
+    const aside = (events.body[event] * 0.618) % 1; // spread, so that they do not hide one another
     context.globalAlpha = 1 - way * way;
     if (kind === FINISHED) {
       const y = box.seats.y + (events.body[event] % box.grid.rows + 0.5) * box.grid.height;
       label(context, "✓", box.seats.x + box.seats.width * (0.8 + 0.2 * way) + 8 * way, y + 4, ink.good, 15);
     } else if (kind === REFUSED) {
       const there = way < 0.5 ? way * 2 : 2 - way * 2;
-      label(context, "✕", box.queue.x + there * box.queue.width * 0.5, box.queue.y + box.queue.height - 6, ink.ink, 16);
+      label(context, "✕", box.queue.x + there * box.queue.width * (0.3 + 0.4 * aside), box.queue.y + box.queue.height - 6, ink.ink, 16);
     } else if (kind === TIMED_OUT) {
-      label(context, "◔", box.queue.x + box.queue.width * 0.5, box.queue.y + box.queue.height * (0.5 + 0.45 * way), ink.late, 16);
+      label(context, "◔", box.queue.x + box.queue.width * (0.1 + 0.8 * aside), box.queue.y + box.queue.height * (0.5 + 0.45 * way), ink.late, 16);
     } else if (kind === LOST_SEAT) {
       const from = box.seats.x + 30, to = box.queue.x + box.queue.width - 12;
       label(context, "▲", from + (to - from) * way, box.queue.y + 12, ink.bad, 15);
@@ -612,7 +619,7 @@ function drawMemory(context, film, box, { ink, token, followed }, scene) {
     const begun = film.sittings.decodes_from[one.sitting];
     const decoding = begun >= 0 && one.emitted > 0;
     context.globalAlpha = one.gone ? 0.45 : one.seat % 2 ? 0.8 : 1;
-    context.fillStyle = decoding ? token : ink.prompt;
+    context.fillStyle = !decoding ? ink.prompt : width < 6 ? ink.token : token;
     context.fillRect(x, where.y, Math.max(width - (width > 3 ? 1 : 0), 0.5), where.height);
     context.globalAlpha = 1;
     if (film.bodies.request[one.body] === followed) {
@@ -654,7 +661,7 @@ function drawSteps(context, film, box, { ink, moment }) {
     context.globalAlpha = 1;
   }
   for (const [words, y] of [["prompt tokens ↑", middle - up + 11], ["decoding ↓", middle + down - 1]]) {
-    context.font = `${LEAST_FONT}px system-ui, sans-serif`;
+    context.font = `${LEAST_FONT}px ${FONT}`;
     context.globalAlpha = 0.8;
     context.fillStyle = ink.ground;
     context.fillRect(where.x + 2, y - 10, context.measureText(words).width + 6, 13);
@@ -687,6 +694,7 @@ const STYLE = `
 .course-watch button:hover{border-color:var(--cw-ink)}
 .course-watch .cw-bar input[type=number]{width:80px;padding:2px 6px;box-sizing:border-box}
 .course-watch :focus-visible{outline:3px solid var(--cw-prompt);outline-offset:2px}
+.course-watch ::placeholder{color:var(--cw-soft);opacity:1}
 .course-watch .cw-play{min-width:84px;font-weight:600}
 .course-watch .cw-clock{font-variant-numeric:tabular-nums;min-width:150px}
 .course-watch input[type=range]{width:100%;margin:0;accent-color:var(--cw-prompt);min-width:0}
@@ -711,7 +719,6 @@ export function mount(element, film, options = {}) {
 <canvas role="img" aria-labelledby="${id}-title" aria-describedby="${id}-now"></canvas>
 <canvas class="cw-marks" aria-hidden="true"></canvas>
 <input type="range" class="cw-scrub" aria-label="Moment of the run">
-<div class="cw-key"></div>
 <div class="cw-bar" role="group" aria-label="Player">
 <button type="button" class="cw-play" aria-keyshortcuts="Space">Play</button>
 <button type="button" class="cw-back" aria-label="One step back" title="One step back (left arrow)">◂ step</button>
@@ -723,6 +730,7 @@ export function mount(element, film, options = {}) {
 <span class="cw-clock"></span></div>
 <p class="cw-story" role="status"></p>
 <ol class="cw-life" aria-label="Life of the request followed" tabindex="0"></ol>
+<div class="cw-key"></div>
 <p class="cw-hidden" id="${id}-now"></p></section>`;
   const root = element.querySelector(".course-watch");
   const part = (name) => root.querySelector(name);
@@ -738,7 +746,7 @@ export function mount(element, film, options = {}) {
   const me = {
     film, moment: clamp(options.moment ?? film.from_s ?? film.start_s), playing: false,
     speed: nearest(options.speed ?? film.speed ?? (film.end_s - film.start_s) / 40),
-    followed: undefined, shapes: [], frames: [], onMoved: options.onMoved ?? (() => {}),
+    followed: undefined, shapes: [], onMoved: options.onMoved ?? (() => {}),
     seek, toggle, step, event: toEvent, setSpeed, follow: followRequest, state, redraw, close,
   };
   speed.value = String(me.speed);
@@ -746,7 +754,10 @@ export function mount(element, film, options = {}) {
   theme();
   const sizes = new ResizeObserver(() => size());
   sizes.observe(canvas.parentElement);
-  const themes = new MutationObserver(theme);
+  const themes = new MutationObserver(() => {
+    theme();
+    setTimeout(theme, 600); // once the new theme's own sheet has come
+  });
   for (const one of [document.documentElement, document.body]) {
     themes.observe(one, { attributes: true, attributeFilter: ["class", "style", "theme", "data-jp-theme-light", "data-jp-theme-name"] });
   }
@@ -784,6 +795,8 @@ export function mount(element, film, options = {}) {
   }
   function size() {
     const width = Math.max(Math.floor(root.clientWidth - 24), 280);
+    // before it stood on the page it had no ground to go by
+    if (isDark(element) !== (ink === DARK)) theme();
     if (box && box.width === width) return;
     const height = width < 620 ? 480 : Math.round(Math.min(Math.max(width * 0.36, 300), 400));
     const sharp = globalThis.devicePixelRatio || 1;
@@ -848,9 +861,7 @@ export function mount(element, film, options = {}) {
   }
   function tick(wall) {
     if (!me.playing) return;
-    const passed = Math.min((wall - (last ?? wall)) / 1000, 0.1);
-    if (last !== undefined) me.frames.push(wall - last);
-    if (me.frames.length > 600) me.frames.shift();
+    const passed = Math.min((wall - (last ?? wall)) / 1000, 0.1); // a tab out of sight stands still
     last = wall;
     me.moment = clamp(me.moment + passed * me.speed);
     redraw();
@@ -953,6 +964,8 @@ function markedKinds(film, ink) {
 
 /** Return whether the ground on which an element stands is dark. */
 function isDark(element) {
+  const said = document.body.dataset.jpThemeLight;
+  if (said) return said === "false";
   for (let one = element; one; one = one.parentElement) {
     const parts = getComputedStyle(one).backgroundColor.match(/[\d.]+/g)?.map(Number);
     if (!parts || (parts.length > 3 && parts[3] < 0.5)) continue;
