@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -211,29 +212,33 @@ class Film:
         emitted = min(emitted, int(self.bodies.output_tokens[body]))
         return int(self.bodies.prompt_tokens[body]) + emitted - 1, emitted
 
-    def pack(self, names: dict[str, Any] | None = None) -> bytes:
-        """Return all of it as one run of bytes, as `watch.js` unpacks it; `names` goes along.
 
-        Four bytes with the length of a JSON text, that text, and the columns it describes, each
-        from a multiple of eight on; whole numbers in 32 bits, times in 64.
-        """
+def pack(films: Mapping[str, Film], names: Mapping[str, Any] | None = None) -> bytes:
+    """Return films, by what each is called, as one run of bytes, as `watch.js` unpacks them.
+
+    Four bytes with the length of a JSON text, that text (`names` go along), and the columns it
+    describes, each from a multiple of eight on; whole numbers in 32 bits, times in 64.
+    """
+    heads: list[dict[str, Any]] = []
+    columns: list[bytes] = []
+    offset = 0
+    for label, film in films.items():
         tables: dict[str, dict[str, Any]] = {}
-        columns: list[bytes] = []
-        offset = 0
         for table in ("bodies", "places", "sittings", "chunks", "missed", "steps", "events"):
             tables[table] = {}
-            for name, column in getattr(self, table)._asdict().items():
+            for name, column in getattr(film, table)._asdict().items():
                 kind = "f8" if column.dtype.kind == "f" else "i4"
                 data = np.ascontiguousarray(column, dtype=f"<{kind}").tobytes()
                 tables[table][name] = [kind, offset, int(column.size)]
-                data += bytes(-len(data) % 8)
-                columns.append(data)
-                offset += len(data)
-        single = ("start_s", "end_s", "seats", "seat_limit", "block_size", "block_limit")
-        head = {name: getattr(self, name) for name in (*single, "budget_tokens")}
-        text = json.dumps({**head, "tables": tables, **(names or {})}).encode()
-        text += b" " * (-(len(text) + 4) % 8)
-        return len(text).to_bytes(4, "little") + text + b"".join(columns)
+                columns.append(data + bytes(-len(data) % 8))
+                offset += len(columns[-1])
+        heads.append({"label": label, **{n: getattr(film, n) for n in _SINGLE}, "tables": tables})
+    text = json.dumps({"films": heads, **(names or {})}).encode()
+    text += b" " * (-(len(text) + 4) % 8)
+    return len(text).to_bytes(4, "little") + text + b"".join(columns)
+
+
+_SINGLE = ("start_s", "end_s", "seats", "seat_limit", "block_size", "block_limit", "budget_tokens")
 
 
 # --- from a run to a film ------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // Plays a film of a server: who waits, who sits where, with how many tokens, step by step.
 //
-// The film comes from `film.py` as one run of bytes and is never computed here: `sceneAt` only looks
+// Films come from `film.py` as one run of bytes and are never computed here: `sceneAt` only looks
 // up where everybody is at a moment, `Film.at` being the same in Python, and the rest draws that.
 // No library, no network, no state outside `mount`. In order: reading, looking up, words, layout,
 // drawing, the player, and the ways in (a widget, a page without a kernel).
@@ -19,22 +19,29 @@ const FONT = "system-ui, sans-serif";
 
 // ------------------------------------------------------------------------------------- reading
 
-/** Return the film in these bytes: a JSON text with its length before it, then the columns. */
+/** Return the films in these bytes: a JSON text with its length before it, then the columns. */
 export function unpack(bytes) {
   const view = bytes instanceof DataView
     ? bytes : new DataView(bytes.buffer ?? bytes, bytes.byteOffset ?? 0, bytes.byteLength);
   const length = view.getUint32(0, true);
   // a copy begins on a multiple of eight, as the columns must
   const copy = view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength);
-  const film = JSON.parse(new TextDecoder().decode(new Uint8Array(copy, 4, length)));
-  for (const [table, columns] of Object.entries(film.tables)) {
-    film[table] = {};
-    for (const [name, [kind, offset, size]] of Object.entries(columns)) {
-      const Kind = kind === "f8" ? Float64Array : Int32Array;
-      film[table][name] = new Kind(copy, 4 + length + offset, size);
+  const { films, ...head } = JSON.parse(new TextDecoder().decode(new Uint8Array(copy, 4, length)));
+  for (const film of films) {
+    for (const [table, columns] of Object.entries(film.tables)) {
+      film[table] = {};
+      for (const [name, [kind, offset, size]] of Object.entries(columns)) {
+        const Kind = kind === "f8" ? Float64Array : Int32Array;
+        film[table][name] = new Kind(copy, 4 + length + offset, size);
+      }
     }
+    prepared(film);
   }
-  return prepared(film);
+  // what is compared has one clock
+  const start_s = Math.min(...films.map((film) => film.start_s));
+  const end_s = Math.max(...films.map((film) => film.end_s));
+  for (const film of films) Object.assign(film, { start_s, end_s });
+  return { ...head, films };
 }
 
 /** Add what looking up and drawing need over and over. */
@@ -710,8 +717,9 @@ const STYLE = `
 
 let opened = 0;
 
-/** Put a player of `film` into `element`; return what moves it and tells how it stands. */
-export function mount(element, film, options = {}) {
+/** Put a player of some films into `element`; return what moves it and tells how it stands. */
+export function mount(element, { films, title, from_s, speed: wanted }, options = {}) {
+  let film = films[options.shown ?? 0];
   const id = `cw${++opened}`;
   const calm = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)");
   element.innerHTML = `<style>${STYLE}</style><section class="course-watch" aria-labelledby="${id}-title">
@@ -726,6 +734,7 @@ export function mount(element, film, options = {}) {
 <button type="button" class="cw-event-back" aria-label="Event before" title="Event before (shift + left arrow)">◂ event</button>
 <button type="button" class="cw-event" aria-label="Next event" title="Next event (shift + right arrow)">event ▸</button>
 <label>Speed <select class="cw-speed"></select></label>
+<label class="cw-choose">Show <select class="cw-films"></select></label>
 <label>Follow request <input type="number" class="cw-follow" min="0" placeholder="none"></label>
 <span class="cw-clock"></span></div>
 <p class="cw-story" role="status"></p>
@@ -737,20 +746,22 @@ export function mount(element, film, options = {}) {
   const canvas = part("canvas"), marks = part(".cw-marks");
   const [scrub, play, speed, follow] = [".cw-scrub", ".cw-play", ".cw-speed", ".cw-follow"].map(part);
   const [story, life, now, time] = [".cw-story", ".cw-life", `#${id}-now`, ".cw-clock"].map(part);
-  part("h3").textContent = film.title ?? "A server at work";
+  const choose = part(".cw-films");
+  part(".cw-choose").hidden = films.length < 2;
+  choose.replaceChildren(...films.map(({ label: name }, n) => new Option(name, n)));
   speed.innerHTML = SPEEDS.map((value) => `<option value="${value}">×${value}</option>`).join("");
-  follow.max = film.bodies.request.reduce((a, b) => Math.max(a, b), 0);
   Object.assign(scrub, { min: film.start_s, max: film.end_s });
   scrub.step = "any";
 
   const me = {
-    film, moment: clamp(options.moment ?? film.from_s ?? film.start_s), playing: false,
-    speed: nearest(options.speed ?? film.speed ?? (film.end_s - film.start_s) / 40),
+    film, films, moment: clamp(options.moment ?? from_s ?? film.start_s), playing: false,
+    speed: nearest(options.speed ?? wanted ?? (film.end_s - film.start_s) / 40),
     followed: undefined, shapes: [], onMoved: options.onMoved ?? (() => {}),
-    seek, toggle, step, event: toEvent, setSpeed, follow: followRequest, state, redraw, close,
+    seek, toggle, step, event: toEvent, setSpeed, follow: followRequest, show, state, redraw, close,
   };
   speed.value = String(me.speed);
   let box, ink, context, token, ticking, drawnAt, last;
+  headline();
   theme();
   const sizes = new ResizeObserver(() => size());
   sizes.observe(canvas.parentElement);
@@ -766,6 +777,7 @@ export function mount(element, film, options = {}) {
   part(".cw-on").onclick = () => step(1);
   part(".cw-event-back").onclick = () => toEvent(-1);
   part(".cw-event").onclick = () => toEvent(1);
+  choose.onchange = () => show(Number(choose.value));
   speed.onchange = () => setSpeed(Number(speed.value));
   scrub.oninput = () => seek(Number(scrub.value));
   follow.oninput = () => followRequest(follow.value === "" ? undefined : Number(follow.value));
@@ -774,6 +786,22 @@ export function mount(element, film, options = {}) {
   size();
   return me;
 
+  function headline() {
+    part("h3").textContent = films.length > 1 ? `${title}: ${film.label}` : title;
+    follow.max = film.bodies.request.reduce((a, b) => Math.max(a, b), 0);
+    choose.value = String(films.indexOf(film));
+  }
+  function show(which) {
+    if (!films[which] || films[which] === film) return;
+    me.film = film = films[which];
+    headline();
+    box = layoutOf(film, box.width, box.height);
+    key();
+    drawMarks();
+    redraw();
+    tellAll();
+    me.onMoved(me);
+  }
   function clamp(moment) {
     return Math.min(Math.max(moment, film.start_s), film.end_s);
   }
@@ -927,7 +955,7 @@ export function mount(element, film, options = {}) {
     return one && film.bodies.request[one.body];
   }
   function onKey(event) {
-    if (event.target === follow || event.target === speed || event.altKey || event.ctrlKey || event.metaKey) return;
+    if ([follow, speed, choose].includes(event.target) || event.altKey || event.ctrlKey || event.metaKey) return;
     const onButton = event.target.tagName === "BUTTON", onScrub = event.target === scrub;
     const keys = { ArrowRight: () => (event.shiftKey ? toEvent(1) : step(1)),
       ArrowLeft: () => (event.shiftKey ? toEvent(-1) : step(-1)) };
@@ -941,8 +969,9 @@ export function mount(element, film, options = {}) {
     act();
   }
   function state() {
-    const { shapes } = placed(film, box, me.moment) ;
-    return { moment_s: me.moment, playing: me.playing, speed: me.speed, width: box.width,
+    const { shapes } = placed(film, box, me.moment);
+    return { moment_s: me.moment, shown: films.indexOf(film), playing: me.playing,
+      speed: me.speed, width: box.width,
       height: box.height, bodies: shapes.map((one) => [one.body, one.place, one.seat, one.computed,
         one.emitted, one.blocks, one.gone ? 1 : 0, one.x, one.y, one.width, one.height]) };
   }
@@ -976,11 +1005,13 @@ function isDark(element) {
 
 // --------------------------------------------------------------------------------- the ways in
 
-/** As a widget: the film comes as a trait of bytes; moment, speed and playing go both ways. */
+/** As a widget: the films come as a trait of bytes; what is shown and how goes both ways. */
 function render({ model, el }) {
-  const player = mount(el, unpack(model.get("film")), {
-    moment: model.get("moment_s"), speed: model.get("speed") || undefined, onMoved: tellModel,
+  const player = mount(el, unpack(model.get("reel")), {
+    moment: model.get("moment_s"), shown: model.get("shown"), speed: model.get("speed") || undefined,
+    onMoved: tellModel,
   });
+  const show = () => player.show(model.get("shown"));
   const seek = () => player.moment === model.get("moment_s") || player.seek(model.get("moment_s"));
   const run = () => player.playing === model.get("playing") || player.toggle();
   const answer = () => {
@@ -989,17 +1020,20 @@ function render({ model, el }) {
   };
   model.on("change:moment_s", seek);
   model.on("change:playing", run);
+  model.on("change:shown", show);
   model.on("change:asked", answer);
   announce(model.get("name"));
   return () => {
     model.off("change:moment_s", seek);
     model.off("change:playing", run);
+    model.off("change:shown", show);
     model.off("change:asked", answer);
     player.close();
   };
 
   function tellModel(me) {
-    model.set({ moment_s: me.moment, playing: me.playing, speed: me.speed });
+    model.set({ moment_s: me.moment, playing: me.playing, speed: me.speed,
+      shown: me.films.indexOf(me.film) });
     model.save_changes();
   }
 }
@@ -1027,9 +1061,9 @@ export async function play(place, name, text, patience = 1200) {
   }
   const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const film = unpack(new Uint8Array(await new Response(plain).arrayBuffer()));
+  const reel = unpack(new Uint8Array(await new Response(plain).arrayBuffer()));
   if (live()) return undefined;
-  player = mount(place, film);
+  player = mount(place, reel);
   place.player = player;
   return player;
 }

@@ -39,7 +39,7 @@ film
 """
 
 ASK = """\
-moments = np.random.default_rng(8).uniform(film.source.start_s, film.source.end_s, 200).tolist()
+moments = np.random.default_rng(8).uniform(film.film.start_s, film.film.end_s, 200).tolist()
 answers = []
 
 def ask():
@@ -153,7 +153,7 @@ def test_a_page_plays_without_a_kernel(page: Any, tmp_path: Path, name: str) -> 
     page.context.set_offline(True)
     page.goto((tmp_path / "page.html").as_uri())
     page.locator(".course-watch").wait_for()
-    for moment in moments_of(opened.source, 10):
+    for moment in moments_of(opened.film, 10):
         state = page.evaluate(
             """moment => {
                 const { player } = document.querySelector("[id^=watch-]");
@@ -162,7 +162,7 @@ def test_a_page_plays_without_a_kernel(page: Any, tmp_path: Path, name: str) -> 
             }""",
             moment,
         )
-        seen = opened.source.at(moment)
+        seen = opened.film.at(moment)
         assert sorted(body[:4] for body in state["bodies"]) == [
             [one.body, one.place, one.seat, one.computed_tokens] for one in seen
         ]

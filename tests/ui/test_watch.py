@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from course import (
     simulate_service,
 )
 from course.serving.engine import Run, ServiceRun
-from course.ui.film import Film, Place, film_of
+from course.ui.film import Film, Place, film_of, pack
 from course.ui.watch import MODULE, Watch, in_words
 
 HERE = Path(__file__).parent / "watch"
@@ -95,7 +96,7 @@ def test_the_module_shows_what_the_film_says(tmp_path: Path) -> None:
     asked = {}
     for name, run in RUNS.items():
         film = film_of(run())
-        (tmp_path / f"{name}.film").write_bytes(film.pack())
+        (tmp_path / f"{name}.film").write_bytes(pack({name: film}))
         asked[name] = [
             (moment, [
                 [
@@ -122,11 +123,12 @@ def test_the_module_shows_what_the_film_says(tmp_path: Path) -> None:
 def test_the_arrays_come_back_as_they_were() -> None:
     """If it failed, the browser would read other numbers than Python wrote."""
     film = film_of(storm())
-    data = film.pack({"title": "Sturm"})
+    data = pack({"one": film_of(by_hand()), "other": film}, {"title": "Sturm"})
     length = int.from_bytes(data[:4], "little")
     head = json.loads(data[4 : 4 + length])
     assert head["title"] == "Sturm"
-    for table, columns in head["tables"].items():
+    assert [one["label"] for one in head["films"]] == ["one", "other"]
+    for table, columns in head["films"][1]["tables"].items():
         for name, (kind, offset, size) in columns.items():
             read = np.frombuffer(data, f"<{kind}", size, 4 + length + offset)
             assert (4 + length + offset) % 8 == 0
@@ -142,7 +144,7 @@ def test_a_page_carries_the_film_and_asks_nobody() -> None:
     assert "An animation of 2 requests at a server with 64 seats: 3 steps in 3.00 s." in page
     text = re.search(r'play\(document.*?, "([A-Za-z0-9+/=]{40,})", 1200\)', page)
     assert text
-    assert gzip.decompress(base64.b64decode(text[1])) == opened.film
+    assert gzip.decompress(base64.b64decode(text[1])) == opened.reel
     assert "</script" not in MODULE.read_text(encoding="utf-8")
 
 
@@ -163,7 +165,18 @@ def test_words_for_who_cannot_see_it() -> None:
     film = film_of(storm())
     again = film.bodies.request.size - len(set(film.bodies.request.tolist()))
     assert again > 0
-    assert f", {again} times sent again," in in_words(film)
+    assert f", {again} times sent again," in in_words({"": film})
+
+
+def test_several_runs_are_named() -> None:
+    """If it failed, four ways would be told as one."""
+    opened = course.watch({"fast": by_hand(), "slow": pressed()})
+    words = repr(opened)
+    assert words.startswith("An animation of 2 runs. Fast: 2 requests at a server with 64 seats")
+    assert "; slow: 150 requests at a server with 12 seats" in words
+    assert opened.film is opened.films["fast"]
+    opened.shown = 1
+    assert opened.film is opened.films["slow"]
 
 
 def test_the_widget_opens_where_it_is_told() -> None:
@@ -177,10 +190,11 @@ def test_the_widget_opens_where_it_is_told() -> None:
     ("options", "words"),
     [
         ({"from_s": 4.0}, r"from_s=4.0 is outside the run; give 0 … 3 s"),
+        ({"run": {}}, r"run={} holds no run"),
         ({"speed": 1000.0}, r"speed=1000.0 is out of range; give 0.01 … 100"),
     ],
 )
-def test_what_is_out_of_range_is_refused(options: dict[str, float], words: str) -> None:
+def test_what_is_out_of_range_is_refused(options: dict[str, Any], words: str) -> None:
     """If it failed, an animation would open beside its run."""
     with pytest.raises(ValueError, match=words):
-        course.watch(by_hand(), **options)
+        course.watch(**{"run": by_hand(), **options})

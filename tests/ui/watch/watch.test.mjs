@@ -6,7 +6,7 @@ import test from "node:test";
 
 const folder = process.env.WATCH_FILMS;
 const w = await import(`${folder}/watch.mjs`);
-const named = (name) => w.unpack(new Uint8Array(readFileSync(`${folder}/${name}.film`)));
+const named = (name) => w.unpack(new Uint8Array(readFileSync(`${folder}/${name}.film`))).films[0];
 const asked = JSON.parse(readFileSync(`${folder}/asked.json`, "utf-8"));
 
 test("everybody is where Python says, with as many tokens and blocks", () => {
