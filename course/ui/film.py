@@ -21,6 +21,7 @@ import numpy.typing as npt
 from course.serving._arguments import FloatArray, IntArray
 from course.serving.engine import Run, ServiceRun, Stays, Verdict
 from course.serving.engine import orders as engine_orders
+from course.serving.engine.kernels.service_state import Bursts
 from course.serving.requests import Status
 
 Column = npt.NDArray[Any]
@@ -91,7 +92,11 @@ class Sittings(NamedTuple):
 
 
 class Marks(NamedTuple):
-    """What happens to one sitting in one step: prompt tokens computed, or a decode step missed."""
+    """What happens to one sitting in one step, in tokens.
+
+    Prompt tokens computed; or tokens missed, of the one that a step with decoding brings: 1 where
+    it stood still, below 0 where it made several.
+    """
 
     sitting: Column
     step: Column
@@ -248,7 +253,8 @@ def film_of(run: Run | ServiceRun) -> Film:
     """Return the film of a run of `simulate`, `simulate_closed` or `simulate_service`.
 
     Where a step's prompt tokens are shared among several prompts of which none ends with it
-    (preemption by priority, under a budget that is too small), their split is the likeliest.
+    (preemption by priority, under a budget that is too small), their split is the likeliest. Blocks
+    are those of each one's own tokens: shared ones count for each, those for refused drafts do not.
 
     Raises ValueError for anything else.
 
@@ -276,7 +282,7 @@ def film_of(run: Run | ServiceRun) -> Film:
         places=_places(bodies, stays, steps, preempted, _noticed(run), entered_s, end_s),
         sittings=sittings,
         chunks=chunks,
-        missed=_missed(sittings, steps),
+        missed=_missed(run, sittings, steps),
         steps=steps,
         events=_events(bodies, stays, sittings, steps, preempted, entered_s),
         start_s=min(float(bodies.sent_s.min()), 0.0) if bodies.sent_s.size else 0.0,
@@ -456,8 +462,10 @@ def _chunk_caps(run: Run | ServiceRun, bodies: Bodies, stays: Stays) -> list[int
     return [int(cap) for cap in caps]
 
 
-def _missed(sittings: Sittings, steps: Steps) -> Marks:
-    """Return which decoders stood still in a step in which others decoded."""
+def _missed(run: Run | ServiceRun, sittings: Sittings, steps: Steps) -> Marks:
+    """Return which decoders made another number of tokens than one in a step with decoding."""
+    if run.bursts is not None:
+        return _burst_marks(run.bursts, sittings, steps)
     count = steps.end_s.size
     decoding = sittings.decodes_from >= 0
     present = np.zeros(count + 1, dtype=np.int64)
@@ -470,6 +478,22 @@ def _missed(sittings: Sittings, steps: Steps) -> Marks:
         # the first in the order of admission decode, as far as the budget goes
         still = np.flatnonzero(here)[int(steps.decode_seqs[step]) :]
         rows += [(int(sitting), step, 1) for sitting in still]
+    return _marks(rows)
+
+
+def _burst_marks(bursts: Bursts, sittings: Sittings, steps: Steps) -> Marks:
+    """The same where drafts are verified: each step's tokens are written down."""
+    made: dict[tuple[int, int], int] = {}
+    for body, step, tokens in zip(*(column.tolist() for column in bursts), strict=True):
+        made[body, step] = tokens
+    decoded = steps.decode_seqs > 0
+    rows = []
+    columns = (sittings.body, sittings.decodes_from, sittings.to_step)
+    for sitting, (body, begun, gone) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+        for step in range(begun, gone) if begun >= 0 else ():
+            tokens = made.get((body, step), 0)
+            if decoded[step] and tokens != 1:
+                rows.append((sitting, step, 1 - tokens))
     return _marks(rows)
 
 

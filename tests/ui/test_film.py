@@ -4,8 +4,9 @@ server that did something else than the run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from course import EngineConfig, LinearStepCost, Workload, simulate, simulate_service
+from course.serving.engine import Speculation
 from course.serving.requests import Status
 from course.ui.film import Event, Film, Place, film_of
 from tests import reference_engine, reference_service
@@ -29,60 +31,42 @@ Scene = dict[int, tuple[str, int, int, int]]
 
 
 @contextmanager
-def scenes_of_the_engine() -> Iterator[list[Scene]]:
-    """Collect where everybody is, as each step of the slow engine begins."""
+def scenes_of(
+    reference: Any, scene: Callable[[Any, Any], Scene], *names: str
+) -> Iterator[list[Scene]]:
+    """Collect where everybody is as each step begins: whenever one of these has put it together."""
     scenes: list[Scene] = []
-    names = ("schedule_continuous", "schedule_static")
-    kept = {name: getattr(reference_engine, name) for name in names}
+    kept = {name: getattr(reference, name) for name in names}
 
     def watched(schedule: Any) -> Any:
-        def scheduled(engine: Any) -> Any:
-            found = schedule(engine)
-            if found if isinstance(found, list) else found[0] or found[1]:
-                scenes.append(_scene_of_the_engine(engine))
+        def scheduled(server: Any) -> Any:
+            found = schedule(server)
+            scenes.append(scene(server, found))
             return found
 
         return scheduled
 
     for name, schedule in kept.items():
-        setattr(reference_engine, name, watched(schedule))
+        setattr(reference, name, watched(schedule))
     try:
         yield scenes
     finally:
         for name, schedule in kept.items():
-            setattr(reference_engine, name, schedule)
+            setattr(reference, name, schedule)
 
 
-def _scene_of_the_engine(engine: Any) -> Scene:
-    seated = engine.running + [r for r in engine.batch if r.blocks > 0 or r.computed > 0]
-    scene = {r.index: ("SEAT", r.computed, r.emitted, r.blocks) for r in seated}
+def _scene_of_the_engine(engine: Any, found: Any) -> Scene:
+    begun = [piece.job for piece in found[0]] if engine.batch else []
+    seated = engine.running + [r for r in engine.batch if r in begun or r.computed > 0]
+    scene = {r.row: ("SEAT", r.computed, r.emitted, len(r.blocks)) for r in seated}
     for r in engine.waiting:
-        scene[r.index] = ("PREEMPTED" if r.preempted else "QUEUE", 0, r.emitted, 0)
-    return {r.index: ("QUEUE", 0, 0, 0) for r in engine.batch if r.index not in scene} | scene
+        scene[r.row] = ("PREEMPTED" if r.preempted else "QUEUE", 0, r.emitted, 0)
+    return {r.row: ("QUEUE", 0, 0, 0) for r in engine.batch if r.row not in scene} | scene
 
 
-@contextmanager
-def scenes_of_the_service() -> Iterator[list[Scene]]:
-    """Collect where everybody is, as each step of the slow service begins."""
-    scenes: list[Scene] = []
-    schedule = reference_service.schedule
-
-    def scheduled(s: Any) -> Any:
-        pieces = schedule(s)
-        if pieces:
-            scenes.append(_scene_of_the_service(s))
-        return pieces
-
-    reference_service.schedule = scheduled
-    try:
-        yield scenes
-    finally:
-        reference_service.schedule = schedule
-
-
-def _scene_of_the_service(s: Any) -> Scene:
+def _scene_of_the_service(s: Any, _: Any) -> Scene:
     number = {id(a): index for index, a in enumerate(s.record.attempts)}
-    scene = {number[id(a)]: ("SEAT", a.computed, a.emitted, a.blocks) for a in s.running}
+    scene = {number[id(a)]: ("SEAT", a.computed, a.emitted, len(a.blocks)) for a in s.running}
     for a in s.gate:
         scene[number[id(a)]] = ("OUTSIDE", 0, 0, 0)
     for a in s.waiting + s.long_waiting:
@@ -120,7 +104,8 @@ def assert_same(film: Film, scenes: list[Scene]) -> None:
 @given(engine_cases())
 def test_a_run_is_filmed_as_it_was(case: dict[str, Any]) -> None:
     """If it failed, somebody would be drawn in a seat, or with tokens, that it did not have."""
-    with scenes_of_the_engine() as scenes:
+    names = ("step_of_work", "schedule_static")
+    with scenes_of(reference_engine, _scene_of_the_engine, *names) as scenes:
         reference_engine.run_case(case)
     assert_same(film_of(run_of(case)), scenes)
 
@@ -129,7 +114,7 @@ def test_a_run_is_filmed_as_it_was(case: dict[str, Any]) -> None:
 @given(service_cases())
 def test_a_service_is_filmed_as_it_was(case: dict[str, Any]) -> None:
     """If it failed, clients, door, ghosts or second sendings would be drawn where they were not."""
-    with scenes_of_the_service() as scenes:
+    with scenes_of(reference_service, _scene_of_the_service, "step_of_work") as scenes:
         reference_service.reference_service(case)
     assert_same(film_of(service_run_of(case)), scenes)
 
@@ -180,3 +165,17 @@ def test_a_film_is_refused_for_what_is_no_run() -> None:
     """If it failed, a wrong argument would end in a stack of the inside."""
     with pytest.raises(ValueError, match="is no run of one server; give what simulate"):
         film_of([1, 2, 3])  # type: ignore[arg-type]
+
+
+def test_several_tokens_a_step_are_filmed_as_they_came() -> None:
+    """If it failed, verified guesses would be drawn as one token, or at another step."""
+    work, cost, config = pressed()
+    run = simulate(work, cost, replace(config, speculation=Speculation(3, 0.7)))
+    film = film_of(run)
+    for request in range(0, 400, 40):
+        came = run.token_steps(request)
+        assert came.size > np.unique(came).size
+        sittings = np.flatnonzero(film.sittings.body == request)
+        for step in range(int(came[0]), int(came[-1])):
+            here = [s for s in sittings if film.sittings.from_step[s] <= step]
+            assert film.tokens_after(int(here[-1]), step)[1] == (came <= step).sum()

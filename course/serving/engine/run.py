@@ -94,7 +94,7 @@ class Run:
         self.horizon_s = None if horizon_s == math.inf else horizon_s
         self._log = log
         self._packing = packing
-        self._bursts = bursts
+        self.bursts = bursts
         offered = log.status.size
         self.arrival_s: FloatArray = work.arrival_s[:offered] if arrival_s is None else arrival_s
         self.user = user
@@ -191,9 +191,9 @@ class Run:
         index = whole("request", request, low=0)
         if index >= len(self):
             raise ValueError(f"request={request} was not offered; give 0 … {len(self) - 1}")
-        if self._bursts is not None:
-            rows = np.flatnonzero(self._bursts.attempt == index)
-            return np.repeat(self._bursts.step[rows], self._bursts.tokens[rows]).astype(np.int64)
+        if self.bursts is not None:
+            rows = np.flatnonzero(self.bursts.attempt == index)
+            return np.repeat(self.bursts.step[rows], self.bursts.tokens[rows]).astype(np.int64)
         order, requests = self._gap_rows
         first, last = np.searchsorted(requests, [index, index + 1])
         steps = np.empty(int(self.emitted_tokens[index]), dtype=np.int64)
@@ -207,8 +207,8 @@ class Run:
     def pooled_gaps(self, chosen: npt.NDArray[np.bool_]) -> PooledGaps:
         """Return every gap between neighbouring tokens of the `chosen` requests, in seconds."""
         without = int((self.emitted_tokens[chosen] < 2).sum())
-        if self._bursts is not None:
-            gaps = self._gaps_of_bursts(chosen, self._bursts)
+        if self.bursts is not None:
+            gaps = self._gaps_of_bursts(chosen, self.bursts)
             return PooledGaps(gaps, np.ones(gaps.size, dtype=np.int32), without)
         return pooled_gaps(self._log, self.decode_mask, self._gap_rows[0], chosen, without)
 

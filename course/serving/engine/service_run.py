@@ -126,6 +126,7 @@ class ServiceRun:
             entered_s=_or_nan(log.entered_s, log.sent_s.size),
         )
         self.stays = Stays.of_attempts(log, steps)
+        self.bursts = found.bursts if setting.config.speculation else None
         offered = int((server.tries > 0).sum())
         self.attempt_counts: IntArray = server.tries[:offered]
         self.first_sent_s: FloatArray = later(server.first_s[:offered], -delay_s)
