@@ -21,7 +21,6 @@ import numpy.typing as npt
 from course.serving._arguments import FloatArray, IntArray
 from course.serving.engine import Run, ServiceRun, Stays, Verdict
 from course.serving.engine import orders as engine_orders
-from course.serving.engine.kernels.service_state import Bursts
 from course.serving.requests import Status
 
 Column = npt.NDArray[Any]
@@ -481,7 +480,7 @@ def _missed(run: Run | ServiceRun, sittings: Sittings, steps: Steps) -> Marks:
     return _marks(rows)
 
 
-def _burst_marks(bursts: Bursts, sittings: Sittings, steps: Steps) -> Marks:
+def _burst_marks(bursts: tuple[Column, ...], sittings: Sittings, steps: Steps) -> Marks:
     """The same where drafts are verified: each step's tokens are written down."""
     made: dict[tuple[int, int], int] = {}
     for body, step, tokens in zip(*(column.tolist() for column in bursts), strict=True):
