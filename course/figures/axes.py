@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.text import Text
 
 # Okabe & Ito (2008), "Color Universal Design": told apart with any colour vision. Each is always
@@ -57,6 +61,9 @@ _PAGE: Final = {"font.size": 10.0, "lines.linewidth": 2.0, "lines.markersize": 7
 _PRESENT: Final = {"font.size": 13.0, "lines.linewidth": 3.2, "lines.markersize": 10.0}
 
 Point = tuple[float, float]
+
+NOTHING = Path(np.empty((0, 2)))
+"""A path that draws nothing."""
 
 Q = ParamSpec("Q")
 T = TypeVar("T")
@@ -138,6 +145,17 @@ class Picture:
         self._data.append(artist)
         return artist
 
+    def area(self, axes: Axes, colour: str, **options: Any) -> PathPatch:
+        """Add an empty area to the data layer."""
+        artist = PathPatch(NOTHING, facecolor=colour, **options)
+        self._data.append(axes.add_patch(artist))
+        return artist
+
+    def star(self, axes: Axes, **options: Any) -> Line2D:
+        """Add the star of a learner's guess, not yet drawn, to the data layer."""
+        looks = {"markersize": 17, "markeredgecolor": INK, "markeredgewidth": 0.8, "zorder": 7}
+        return self.line(axes, PURPLE, marker="*", linestyle="", **{**looks, **options})
+
     def keep(self, artist: Artist) -> Any:
         """Move any artist that was added to the figure into the data layer."""
         self._data.append(artist)
@@ -149,10 +167,7 @@ class GuessMark:
 
     def __init__(self, picture: Picture, axes: Axes) -> None:
         self._rule = picture.line(axes, PURPLE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=2)
-        self.star = picture.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.star = picture.star(axes)
         self.words = picture.label(axes, PURPLE, va="bottom", ha="left", zorder=8)
         self._axes = axes
 
@@ -230,8 +245,8 @@ def bars(
     return x, y
 
 
-def nice_ceiling(value: float) -> float:
-    """Return the smallest of 1, 2, 5 times a power of ten that is not below `value`.
+def nice_ceiling(value: float, steps: Sequence[float] = (1.0, 2.0, 5.0)) -> float:
+    """Return the smallest of `steps`, times a power of ten, that is not below `value`.
 
     >>> [nice_ceiling(v) for v in (0.9, 1.3, 2.1, 72.0)]
     [1.0, 2.0, 5.0, 100.0]
@@ -239,17 +254,22 @@ def nice_ceiling(value: float) -> float:
     if not value > 0 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    # The relative slack keeps 0.3 / 0.1 = 2.9999… from taking a step more than 3 would.
-    return next(
-        (factor * power for factor in (1.0, 2.0, 5.0) if value <= factor * power * (1 + 1e-12)),
-        10.0 * power,
-    )
+    # Rounded, so that 12 × 0.1 and 1.2 × 1 are one limit and one frame. The relative slack keeps
+    # 0.3 / 0.1 = 2.9999… from taking a step more than 3 would.
+    limits = (float(f"{step * power:.12g}") for step in (*steps, 10.0))
+    return next(limit for limit in limits if value <= limit * (1 + 1e-12))
 
 
-def held_limit(current: float, needed: float, *, shrink_below: float = 0.25) -> float:
+def held_limit(
+    current: float,
+    needed: float,
+    *,
+    shrink_below: float = 0.25,
+    steps: Sequence[float] = (1.0, 2.0, 5.0),
+) -> float:
     """Return an upper axis limit that holds still until the data leaves it or uses little of it.
 
-    The limit snaps to `nice_ceiling(needed)` where `needed` exceeds `current` or falls below
+    The limit snaps to `nice_ceiling(needed, steps)` where `needed` exceeds `current` or falls below
     `shrink_below` of it; otherwise `current` stands, so that what moves on the screen is the data.
 
     >>> held_limit(5.0, 3.0), held_limit(5.0, 7.0), held_limit(5.0, 0.4)
@@ -257,4 +277,9 @@ def held_limit(current: float, needed: float, *, shrink_below: float = 0.25) -> 
     """
     if shrink_below * current <= needed <= current:
         return current
-    return nice_ceiling(needed)
+    return nice_ceiling(needed, steps)
+
+
+held_top = partial(held_limit, shrink_below=0.45, steps=(1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0))
+"""The same in finer steps: a curve that ends where memory is full would otherwise often have half a
+panel above it."""

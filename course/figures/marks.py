@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.path import Path
 from matplotlib.text import Text
 
-from course.figures.axes import INK, PURPLE, Picture, Point, place
+from course.figures.axes import NOTHING, PURPLE, Picture, Point, place
 from course.figures.labels import GROUND
 
 FloatArray = npt.NDArray[np.floating[Any]]
-NOTHING = Path(np.empty((0, 2)))
-"""A path that draws nothing."""
 
 
 class LogGuess:
@@ -37,10 +34,7 @@ class LogGuess:
     ) -> None:
         self._axes, self._turn_at, self._lead = axes, turn_at, lead
         self._gap = 1.35 * gap if picture.present else gap
-        self.star = picture.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.star = picture.star(axes, zorder=8)
         self.words = picture.label(axes, PURPLE, va="center", zorder=10, bbox=GROUND)
 
     def show(self, guess: Point | None, words: str, avoid: Text | None = None) -> None:
@@ -129,22 +123,3 @@ def boxes(
     corners = np.stack([np.column_stack(corner) for corner in around], axis=1)
     codes = np.tile([Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY], start.size)
     return Path(corners.reshape(-1, 2), codes)
-
-
-def held_top(current: float, needed: float) -> float:
-    """Return an upper limit that holds still until the data leaves it or uses under half of it.
-
-    As `course.figures.axes.held_limit`, in finer steps: a curve that ends where memory is full
-    would otherwise often have half a panel above it.
-
-    >>> held_top(30.0, 20.0), held_top(30.0, 12.0), held_top(30.0, 31.0)
-    (30.0, 15.0, 40.0)
-    """
-    if 0.45 * current <= needed <= current:
-        return current
-    if not needed > 0 or not math.isfinite(needed):
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(needed))
-    steps = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
-    limits = (round(step * power, 12) for step in steps)
-    return next(limit for limit in limits if needed <= limit * (1 + 1e-12))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch
 from matplotlib.path import Path
 
 from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
@@ -83,11 +83,8 @@ class OneRequestPicture(Picture):
         self._cache.set(ylim=(0, 5000), xlabel="time since the request was sent (s)")
         self._cache.set_ylabel("KV cache\n(tokens)")
         box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.6, "zorder": 3}
-        empty = Path(np.empty((0, 2)))
-        self._prefill = self.keep(
-            self.steps.add_patch(PathPatch(empty, facecolor=BLUE, hatch="//", **box))
-        )
-        self.decode = self.keep(self.steps.add_patch(PathPatch(empty, facecolor=ORANGE, **box)))
+        self._prefill = self.area(self.steps, BLUE, hatch="//", **box)
+        self.decode = self.area(self.steps, ORANGE, **box)
         self._kv = self.line(self._cache, GREEN, drawstyle="steps-post")
         self._first = self.line(self.steps, INK, linewidth=1.2, linestyle=(0, (2, 2)))
         self._ttft = self.line(self.steps, BLUE, linewidth=1.4, marker="|", markersize=9)

@@ -5,9 +5,8 @@ honestly is not known here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
@@ -19,7 +18,6 @@ from course.figures.axes import (
     GREEN,
     INK,
     ORANGE,
-    PURPLE,
     TEXT_OF,
     Picture,
     Point,
@@ -206,10 +204,7 @@ class LittlesAuditPicture(Picture):
                 self._build_row(key, words, colour, hatch, y + at.row / 2)
                 y += at.row
         self._waiting = self._bar(ORANGE, "x")
-        self.guess = self.line(
-            axes, PURPLE, marker="*", markersize=15, linestyle="", zorder=7, markeredgecolor=INK,
-            markeredgewidth=0.8, clip_on=False,
-        )  # fmt: skip
+        self.guess = self.star(axes, markersize=15, clip_on=False)
         self._scales: dict[str, float] = {"time": 0.0, "pace": 0.0, "rate": 0.0}
 
     def _build_row(self, key: str, words: str, colour: str, hatch: str, middle: float) -> None:
@@ -223,12 +218,8 @@ class LittlesAuditPicture(Picture):
         self.words[key] = self._figure_words(colour)
 
     def _bar(self, colour: str, hatch: str) -> PathPatch:
-        patch = PathPatch(
-            Path(np.empty((0, 2))), facecolor=colour, hatch=hatch, edgecolor="white", linewidth=0,
-            zorder=3,
-        )  # fmt: skip
-        kept: PathPatch = self.keep(self._axes.add_patch(patch))
-        return kept
+        looks: dict[str, Any] = {"edgecolor": "white", "linewidth": 0, "zorder": 3}
+        return self.area(self._axes, colour, hatch=hatch, **looks)
 
     def _figure_words(self, colour: str) -> Text:
         return self.label(self._axes, colour, va="center_baseline", fontsize=self.at.font)

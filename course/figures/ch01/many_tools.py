@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.patches import Rectangle
 from matplotlib.path import Path
 
 from course.figures.axes import (
@@ -313,21 +313,11 @@ class ManyToolsPicture(Picture):
             )
         )
         self.figures: Cells = self.keep(Cells(axes, fontsize=at.font, color=INK, zorder=4))
-        empty = Path(np.empty((0, 2)))
-        self.tool_bars: PathPatch = self.keep(
-            axes.add_patch(PathPatch(empty, facecolor=BLUE, linewidth=0, zorder=3))
-        )
-        self._own_bar: PathPatch = self.keep(
-            axes.add_patch(
-                PathPatch(empty, facecolor=GREEN, hatch="///", edgecolor="white", linewidth=0)
-            )
-        )
+        self.tool_bars = self.area(axes, BLUE, linewidth=0, zorder=3)
+        self._own_bar = self.area(axes, GREEN, hatch="///", edgecolor="white", linewidth=0)
         self._bars_head = self.label(axes, BLUE, ha="left", va="bottom", fontsize=at.font)
         self._guess_rule = self.line(axes, PURPLE, linewidth=1.4, linestyle=(0, (1, 2)), zorder=5)
-        self.guess_star = self.line(
-            axes, PURPLE, marker="*", markersize=13, linestyle="", zorder=7,
-            markeredgecolor=INK, markeredgewidth=0.8, clip_on=False,
-        )  # fmt: skip
+        self.guess_star = self.star(axes, markersize=13, clip_on=False)
 
     def _lay_out(self, rows: tuple[ToolRow, ...]) -> None:
         """Give the table the height that its rows need, and the rest to the requests."""

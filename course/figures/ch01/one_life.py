@@ -180,10 +180,7 @@ class OneLifePicture(Picture):
                 0.995, 0.9 * y, words, transform=axes.get_yaxis_transform(), color=MUTED,
                 ha="right", va="top",
             )  # fmt: skip
-        self.gap_star = self.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.gap_star = self.star(axes)
         self._gap_guess = self.label(axes, PURPLE, va="center", ha="left", zorder=8)
 
     def _build_moved(self) -> None:

@@ -153,10 +153,7 @@ class PercentileAndMeanPicture(Picture):
         self.tail_words = self.label(axes, ORANGE, va="top", zorder=8)
         self._group_words = [self.label(axes, c, va="center", zorder=8) for c, _ in looks]
         self._guess_rule = self.line(axes, PURPLE, linewidth=1.2, linestyle=(0, (1, 2)), zorder=5)
-        self.guess_star = self.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=7,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.guess_star = self.star(axes)
         self._guess_words = self.label(axes, PURPLE, va="center", zorder=8)
         self.beyond = self.label(axes, MUTED, va="center", ha="right", zorder=8)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,6 +20,7 @@ from course.figures.axes import (
     GuessMark,
     Picture,
     Point,
+    held_limit,
     place,
 )
 from course.figures.labels import GROUND, spread
@@ -26,6 +28,9 @@ from course.words import seconds
 
 _RIGHT = 1.08
 _FEW = 60
+
+# Steps of about three: two panels that snap apart need many frames.
+_HALF_DECADES: Final = (1.2, 4.0, 12.0)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class LoopsPicture(Picture):
         needed = max(1.4 * result.response_s, 0.6)
         if math.isfinite(result.open_s):
             needed = max(needed, min(1.25 * result.open_s, 4 * needed))
-        top = _held_half_decade(axes.get_ylim()[1], needed)
+        top = held_limit(axes.get_ylim()[1], needed, steps=_HALF_DECADES)
         axes.set_ylim(0, top)
         self.closed.set_data(result.closed_per_s / rate, result.closed_s)
         self.open.set_data(result.open_per_s / rate, result.open_curve_s)
@@ -212,7 +217,7 @@ class LoopsPicture(Picture):
             needed = max(needed, min(1.1 * guess[1], 4 * needed))
         # Never lower than on the left: the panels compare, and fewer pairs of limits need a frame.
         left_top = self._left.get_ylim()[1]
-        top = max(_held_half_decade(axes.get_ylim()[1], needed), left_top)
+        top = max(held_limit(axes.get_ylim()[1], needed, steps=_HALF_DECADES), left_top)
         axes.set_ylim(0, top)
         self._span.set_x(0)
         self._span.set_width(stall.length_s)
@@ -239,16 +244,6 @@ class LoopsPicture(Picture):
             # A guessed P99 is a height and has no time: the star stands where nothing hides it.
             guess = ((0.5 if self.present else 0.4) * right, guess[1])
         self.guess.show(guess, top, seconds)
-
-
-def _held_half_decade(current: float, needed: float) -> float:
-    """As `held_limit`, but in steps of about three: two panels that snap apart need many frames."""
-    if 0.25 * current <= needed <= current:
-        return current
-    power = 10.0 ** math.floor(math.log10(needed))
-    # Rounded, so that 12 × 0.1 and 1.2 × 1 are one limit and one frame.
-    limits = (round(step * power, 12) for step in (1.2, 4.0, 12.0))
-    return next(limit for limit in limits if needed <= limit)
 
 
 def _beside(text: Text, x: float, y: float, words: str, *, right: bool) -> None:

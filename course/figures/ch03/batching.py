@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from course.figures.axes import (
@@ -20,10 +19,11 @@ from course.figures.axes import (
     PURPLE,
     Picture,
     Point,
+    held_top,
     place,
 )
 from course.figures.labels import GROUND
-from course.figures.marks import LogGuess, between, held_top
+from course.figures.marks import LogGuess, between
 from course.words import rounded, seconds
 
 BATCHES: Final = (0.85, 1200)
@@ -157,10 +157,7 @@ class BatchingPicture(Picture):
         self.layers = []
         for _, colour, hatch, words in _LAYERS:
             box: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4, "zorder": 3}
-            patch = PathPatch(
-                between(*np.empty((3, 0))), facecolor=colour, hatch=hatch, label=words, **box
-            )
-            self.layers.append(self.keep(axes.add_patch(patch)))
+            self.layers.append(self.area(axes, colour, hatch=hatch, label=words, **box))
         self._compute = self.line(
             axes, INK, linewidth=1.6, linestyle=(0, (4, 1.5)), zorder=5, label="computing alone"
         )

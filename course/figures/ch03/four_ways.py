@@ -7,11 +7,21 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch
 
-from course.figures.axes import BLUE, MUTED, ORANGE, SKY, YELLOW, Picture, Point, place
+from course.figures.axes import (
+    BLUE,
+    MUTED,
+    ORANGE,
+    SKY,
+    YELLOW,
+    Picture,
+    Point,
+    held_top,
+    place,
+)
 from course.figures.labels import GROUND
-from course.figures.marks import NOTHING, FloatArray, LogGuess, boxes, held_top
+from course.figures.marks import FloatArray, LogGuess, boxes
 from course.words import percent, seconds
 
 MOST_WAYS: Final = 4
@@ -115,10 +125,8 @@ class FourWaysPicture(Picture):
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3, "zorder": 3}
-        self.patches: dict[str, PathPatch] = {
-            name: self.keep(
-                axes.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge))
-            )
+        self.patches = {
+            name: self.area(axes, colour, hatch=hatch, **edge)
             for name, (colour, hatch, _) in _LOOKS.items()
         }
         self.now = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=5)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
 
-from course.figures.axes import INK, PURPLE, Picture, held_limit, place
-from course.figures.marks import NOTHING, boxes
+from course.figures.axes import PURPLE, Picture, held_limit, place
+from course.figures.marks import boxes
 
 _HALF = 0.36
 
@@ -42,15 +41,9 @@ class BarPanel:
         axes.spines["bottom"].set_visible(False)
         axes.set_title(title, loc="right", fontsize="medium")
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3, "zorder": 3}
-        self.bars = [
-            picture.keep(axes.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge)))
-            for colour, hatch in looks
-        ]
+        self.bars = [picture.area(axes, colour, hatch=hatch, **edge) for colour, hatch in looks]
         self.values = [picture.label(axes, va="center", zorder=6, fontsize="small") for _ in rows]
-        self.star = picture.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.star = picture.star(axes, zorder=8)
         self.guess = picture.label(axes, PURPLE, va="center", ha="right", zorder=8)
 
     def show(

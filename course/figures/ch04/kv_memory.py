@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from course.figures.axes import (
@@ -24,7 +24,7 @@ from course.figures.axes import (
     place,
 )
 from course.figures.labels import GROUND
-from course.figures.marks import NOTHING, FloatArray, LogGuess, boxes
+from course.figures.marks import FloatArray, LogGuess, boxes
 from course.words import percent, rounded, seconds
 
 FRACTIONS: Final = (0.795, 0.955)
@@ -147,10 +147,7 @@ class KvMemoryPicture(Picture):
     def _make_artists(self) -> None:
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.4, "zorder": 3}
         self._parts = [
-            self.keep(
-                self._bar.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge))
-            )
-            for _, colour, hatch in _PARTS
+            self.area(self._bar, colour, hatch=hatch, **edge) for _, colour, hatch in _PARTS
         ]
         self._summary = self.label(
             self._bar, va="top", ha="left", linespacing=1.3, fontsize="small"

@@ -15,6 +15,7 @@ from course.figures.axes import (
     BLUE,
     INK,
     MUTED,
+    NOTHING,
     ORANGE,
     PURPLE,
     YELLOW,
@@ -25,7 +26,7 @@ from course.figures.axes import (
 )
 from course.figures.ch04.bars import BarPanel
 from course.figures.labels import GROUND
-from course.figures.marks import NOTHING, FloatArray, boxes
+from course.figures.marks import FloatArray, boxes
 from course.words import seconds
 
 ROWS: Final = (
@@ -171,11 +172,8 @@ class LongPromptPicture(Picture):
     def _boxes(self, axes: Axes, name: str, colour: str, hatch: str) -> PathPatch:
         looks: dict[str, Any] = {"edgecolor": _edge(name), "linewidth": 0.4, "zorder": 3}
         if name == "other":
-            looks |= {"facecolor": "none", "linewidth": 0.8, "zorder": 4}
-        else:
-            looks |= {"facecolor": colour, "hatch": hatch}
-        patch: PathPatch = self.keep(axes.add_patch(PathPatch(NOTHING, **looks)))
-        return patch
+            return self.area(axes, "none", **{**looks, "linewidth": 0.8, "zorder": 4})
+        return self.area(axes, colour, hatch=hatch, **looks)
 
     def update(self, result: LongPrompt, guess: Point | None) -> None:
         """Move everything to `result`; a guess is a P99 TTFT in the chosen remedy's row."""

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch
 
 from course.figures.axes import (
     BLUE,
@@ -26,7 +26,7 @@ from course.figures.axes import (
     place,
 )
 from course.figures.labels import GROUND
-from course.figures.marks import NOTHING, boxes
+from course.figures.marks import boxes
 from course.words import percent, rounded
 
 VERDICTS = {
@@ -94,15 +94,11 @@ class FourVerdictsPicture(Picture):
         axes.spines["left"].set_visible(False)
         axes.grid(visible=False, axis="y")
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.3, "zorder": 3}
-        self._verdicts: dict[str, PathPatch] = {
-            name: self.keep(
-                axes.add_patch(PathPatch(NOTHING, facecolor=colour, hatch=hatch, **edge))
-            )
+        self._verdicts = {
+            name: self.area(axes, colour, hatch=hatch, **edge)
             for name, (colour, hatch, _) in VERDICTS.items()
         }
-        self.in_time: PathPatch = self.keep(
-            axes.add_patch(PathPatch(NOTHING, facecolor=GREEN, **edge))
-        )
+        self.in_time = self.area(axes, GREEN, **edge)
         self.open = self.line(
             axes, INK, marker="D", linestyle="", zorder=6, markerfacecolor="white",
             markersize=8 if self.present else 6,
@@ -115,10 +111,7 @@ class FourVerdictsPicture(Picture):
             self.label(axes, GREEN, va="center", ha="left", zorder=7, bbox=GROUND)
             for _ in range(_TENANTS)
         ]
-        self.star = self.line(
-            axes, PURPLE, marker="*", markersize=17, linestyle="", zorder=8,
-            markeredgecolor=INK, markeredgewidth=0.8,
-        )  # fmt: skip
+        self.guess_star = self.star(axes, zorder=8)
         self._guess_words = self.label(axes, PURPLE, va="center", zorder=9, bbox=GROUND)
         self._build_scores(figure)
         self._build_legend(figure)
@@ -235,13 +228,13 @@ class FourVerdictsPicture(Picture):
 
     def _show_guess(self, guess: Point | None) -> None:
         if guess is None:
-            self.star.set_data([], [])
+            self.guess_star.set_data([], [])
             place(self._guess_words, 0, 0, "")
             return
         value, row = guess
         x = min(max(value, 0.0), 103.0)
         y = row + (_OUTCOME[0] + _OUTCOME[1]) / 2
-        self.star.set_data([x], [y])
+        self.guess_star.set_data([x], [y])
         right = x < 60
         self._guess_words.set_horizontalalignment("left" if right else "right")
         place(self._guess_words, x + (3 if right else -3), y, f"your guess {rounded(value)} %")

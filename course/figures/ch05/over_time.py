@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.patches import Rectangle
 
 from course.figures.axes import BLUE, INK, MUTED, ORANGE, SKY, YELLOW, Picture, place
 from course.figures.labels import GROUND
-from course.figures.marks import NOTHING, between
+from course.figures.marks import between
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -83,20 +83,9 @@ class StackedShares:
     """Shares of what was sent at each time, stacked to 100 %."""
 
     def __init__(self, picture: Picture, axes: Axes) -> None:
-        self.patches: dict[str, PathPatch] = {
-            name: picture.keep(
-                axes.add_patch(
-                    PathPatch(
-                        NOTHING,
-                        facecolor=colour,
-                        hatch=hatch,
-                        edgecolor="white",
-                        linewidth=0,
-                        alpha=0.9,
-                        zorder=1,
-                    )
-                )
-            )
+        looks: dict[str, Any] = {"edgecolor": "white", "linewidth": 0, "alpha": 0.9, "zorder": 1}
+        self.patches = {
+            name: picture.area(axes, colour, hatch=hatch, **looks)
             for name, (colour, hatch, _) in OUTCOMES.items()
         }
 

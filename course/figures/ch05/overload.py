@@ -16,10 +16,10 @@ from course.figures.axes import (
     GuessMark,
     Picture,
     Point,
+    held_top,
     place,
 )
 from course.figures.ch05.over_time import BurstShade, FloatArray, OverTime, muted_rule
-from course.figures.marks import held_top
 from course.serving.scenes.burst import OPEN
 from course.words import percent, rounded
 

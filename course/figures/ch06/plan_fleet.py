@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
 
 from course.figures.axes import (
@@ -24,7 +23,7 @@ from course.figures.axes import (
     place,
 )
 from course.figures.ch06.across import coarse_limit
-from course.figures.marks import NOTHING, LogGuess, boxes
+from course.figures.marks import LogGuess, boxes
 from course.words import rounded
 
 # Few limits, far apart, so that the axes hold still while a slider moves.
@@ -129,15 +128,8 @@ class FleetPicture(Picture):
         axes.set_ylabel("requests/s")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         faint: dict[str, Any] = {"linewidth": 0, "zorder": 2}
-        self.peak = self.keep(
-            axes.add_patch(
-                PathPatch(NOTHING, facecolor=YELLOW, alpha=0.35, label="with growth and burst",
-                          **faint)
-            )
-        )  # fmt: skip
-        self.bars = self.keep(
-            axes.add_patch(PathPatch(NOTHING, facecolor=BLUE, label="demand today", **faint))
-        )
+        self.peak = self.area(axes, YELLOW, alpha=0.35, label="with growth and burst", **faint)
+        self.bars = self.area(axes, BLUE, label="demand today", **faint)
         self.now = self.line(
             axes, INK, linewidth=1.4, linestyle=(0, (1, 1.2)), zorder=3, label="the peak"
         )
@@ -158,11 +150,7 @@ class FleetPicture(Picture):
         axes.spines["left"].set_visible(False)
         edge: dict[str, Any] = {"edgecolor": "white", "linewidth": 1.2, "zorder": 3}
         self.pieces = [
-            self.keep(
-                axes.add_patch(
-                    PathPatch(NOTHING, facecolor=colour, hatch=hatch, label=name, **edge)
-                )
-            )
+            self.area(axes, colour, hatch=hatch, label=name, **edge)
             for name, colour, hatch in _PURPOSES
         ]
         self._stack_words = [
@@ -179,14 +167,8 @@ class FleetPicture(Picture):
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.0f}"))
         axes.set_title("1,000 USD a month", loc="left", fontsize="medium")
         axes.grid(visible=False, axis="x")
-        self._others = self.keep(
-            axes.add_patch(PathPatch(NOTHING, facecolor="#bdbdbd", linewidth=0, zorder=3))
-        )
-        self._chosen = self.keep(
-            axes.add_patch(
-                PathPatch(NOTHING, facecolor=BLUE, edgecolor=INK, linewidth=1.2, zorder=4)
-            )
-        )
+        self._others = self.area(axes, "#bdbdbd", linewidth=0, zorder=3)
+        self._chosen = self.area(axes, BLUE, edgecolor=INK, linewidth=1.2, zorder=4)
         self._bill_words = [
             self.label(axes, INK, va="bottom", ha="center", zorder=9) for _ in range(4)
         ]

@@ -19,10 +19,11 @@ from course.figures.axes import (
     Picture,
     Point,
     bars,
+    held_top,
     place,
 )
 from course.figures.labels import GROUND
-from course.figures.marks import LogGuess, held_top
+from course.figures.marks import LogGuess
 from course.words import seconds
 
 PARTS = ("matrices", "attention", "small kernels")
