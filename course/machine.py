@@ -42,7 +42,7 @@ def version_of(python: str) -> Optional[Tuple[int, ...]]:
     code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
     try:
         said = subprocess.run(
-            [python, "-I", "-c", code], timeout=60, check=True, universal_newlines=True,
+            [python, "-I", "-c", code], timeout=60, check=True, encoding="utf-8",
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         ).stdout  # fmt: skip
         return tuple(int(part) for part in said.split("."))
@@ -212,7 +212,7 @@ def lacking(python: str) -> Optional[List[str]]:
     """
     try:
         said = subprocess.run(
-            [python, "-I", "-c", code], timeout=120, check=True, universal_newlines=True,
+            [python, "-I", "-c", code], timeout=120, check=True, encoding="utf-8",
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         ).stdout  # fmt: skip
         found = json.loads(said)

@@ -20,6 +20,8 @@ pytest_plugins = ["tests.browser.fixtures"]
 
 # A test run is no student: it writes no progress and needs no guess.
 os.environ.setdefault("COURSE_PROGRESS", "off")
+# What the tests' own processes print is read as UTF-8, on Windows too.
+os.environ.setdefault("PYTHONIOENCODING", "utf-8")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

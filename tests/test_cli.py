@@ -33,7 +33,7 @@ def test_glossary_prints_a_term_and_all() -> None:
 def test_an_unknown_term_is_one_line_and_status_2() -> None:
     result = subprocess.run(
         [sys.executable, "-m", "course", "glossary", "utilizaton"],
-        capture_output=True, text=True, cwd=ROOT, timeout=60, check=False,
+        capture_output=True, text=True, encoding="utf-8", cwd=ROOT, timeout=60, check=False,
     )  # fmt: skip
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1

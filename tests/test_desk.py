@@ -253,7 +253,12 @@ def test_jupyter_gets_the_process_itself_and_so_every_signal() -> None:
         become([sys.executable, "-c", "import os; print(os.getpid())"])
     """
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        check=True,
     ).stdout.split()
     assert said[0] == said[1]
 

@@ -83,3 +83,28 @@ def test_every_variable_that_the_course_reads_is_documented() -> None:
             read |= set(re.findall(r"\bCOURSE_[A-Z_]+\b", path.read_text(encoding="utf-8")))
     assert len(read) >= 6
     assert {name for name in read if f"`{name}`" not in told} == set()
+
+
+def test_conda_brings_what_the_tests_need() -> None:
+    """`make test` after the conda way in ended at a missing package."""
+    parsed = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    (pip,) = (line["pip"] for line in parsed["dependencies"] if isinstance(line, dict))
+    wanted = re.search(r"^EXTRAS \?= (\S+)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+    assert wanted is not None
+    assert pip == [f"-e .[{wanted[1]}]"]
+
+
+def test_the_workflow_runs_readmes_commands_on_every_system_and_python() -> None:
+    """What runs elsewhere under another name proves nothing of what a reader types."""
+    text = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    (job,) = yaml.safe_load(text)["jobs"].values()
+    matrix = job["strategy"]["matrix"]
+    assert [name.split("-")[0] for name in matrix["system"]] == ["ubuntu", "macos", "windows"]
+    pythons = SpecifierSet(PROJECT["requires-python"])
+    assert all(python in pythons for python in matrix["python"])
+    assert matrix["python"][0] in PROJECT["requires-python"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    runs = [step["run"] for step in job["steps"] if "run" in step]
+    assert [run.replace("python ", "py -3 ") in readme for run in runs] == [True, True]
+    for step in job["steps"]:
+        assert re.fullmatch(r"actions/[a-z-]+@v\d+", step.get("uses", "actions/none@v1"))

@@ -24,7 +24,7 @@ def linted(folder: Path) -> subprocess.CompletedProcess[str]:
     """import-linter's word on the package `course` in a folder."""
     code = "import sys; from importlinter.cli import lint_imports_command as c; c()"
     return subprocess.run(
-        [sys.executable, "-c", code, "--no-cache", "--no-logo"], cwd=folder, text=True,
+        [sys.executable, "-c", code, "--no-cache", "--no-logo"], cwd=folder, encoding="utf-8",
         env={**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"}, timeout=120,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
@@ -112,7 +112,12 @@ def test_import_course_loads_nothing_heavy() -> None:
     """A slow `import course` is the first thing a student meets."""
     code = f"import course, sys; print(','.join(m for m in {HEAVY!r} if m in sys.modules))"
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=60,
     )
     assert result.stdout.strip() == ""
 

@@ -284,7 +284,10 @@ def test_the_wait_ends_with_an_error_too() -> None:
 
 def test_a_link_to_itself_is_one_line(tmp_path: Path, trace: Path) -> None:
     loop = tmp_path / "loop.csv"
-    loop.symlink_to(loop)
+    try:
+        loop.symlink_to(loop)
+    except OSError:
+        pytest.skip("this machine lets nobody make links")
     assert "loop.csv" in refused("--trace", loop)
     assert "loop.csv" in refused("--trace", trace, "--csv", loop / "out.csv")
 

@@ -205,7 +205,9 @@ def test_two_starts_at_once_install_one_after_the_other(start: Any) -> None:
         with start.one_at_a_time(): print("got it", flush=True)
     """
     with start.one_at_a_time():
-        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        other = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
         assert other.stdout is not None
         assert "waiting for it" in other.stdout.readline()
         time.sleep(0.2)
@@ -218,6 +220,6 @@ def test_make_hands_over_arguments_and_itself() -> None:
     words = "--port 8890 --ip 0.0.0.0 --no-browser --allow-root"
     said = subprocess.run(
         ["make", "--dry-run", "lab", f"ARGS={words}", "PYTHON=python3.11"],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True, timeout=60,
     ).stdout.strip()  # fmt: skip
     assert said == f"exec python3.11 start.py lab {words}"

@@ -363,7 +363,9 @@ def _run(prepared: Any, folder: Path, own: Path, limits: Limits) -> tuple[Report
     found = _read_report(report)
     if late:
         found = replace(found, ended="limit")
-    return found, _trouble(found, limits, (scratch / "log.txt").read_text(errors="replace"))
+    return found, _trouble(
+        found, limits, (scratch / "log.txt").read_text(errors="replace", encoding="utf-8")
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

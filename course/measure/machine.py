@@ -271,7 +271,12 @@ def _cpuinfo(key: str) -> str:
 def _sysctl(name: str) -> str:
     try:
         done = subprocess.run(
-            ["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=True
+            ["sysctl", "-n", name],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=5,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -231,7 +231,9 @@ print(time.perf_counter() - start)
     spent = []
 
     def call() -> None:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8"
+        )
         spent.append(float(done.stdout))
 
     benchmark.pedantic(call, rounds=4, iterations=1)

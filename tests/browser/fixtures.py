@@ -55,13 +55,15 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, seconds: flo
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(f"the server ended: {log.read_text()[-2000:]}")
+            raise RuntimeError(f"the server ended: {log.read_text(encoding='utf-8')[-2000:]}")
         try:
             urllib.request.urlopen(url, timeout=2).close()
             return
         except OSError:
             time.sleep(0.2)
-    raise RuntimeError(f"no answer from {url} in {seconds} s: {log.read_text()[-2000:]}")
+    raise RuntimeError(
+        f"no answer from {url} in {seconds} s: {log.read_text(encoding='utf-8')[-2000:]}"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +75,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "notebook-extension"
     settings.mkdir(parents=True)
     # Cells out of sight would otherwise leave the page, and the test looks at all of them.
-    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+    (settings / "tracker.jupyterlab-settings").write_text(
+        '{"windowingMode": "none"}', encoding="utf-8"
+    )
     quiet_lab()
     port, token, log = free_port(), secrets.token_hex(8), folder / "lab.log"
     environment = {

@@ -208,7 +208,7 @@ def test_an_unknown_exercise_names_its_neighbours() -> None:
 def test_a_damaged_progress_file_is_said_on_the_card(
     own_progress: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_progress.write_text("{")
+    own_progress.write_text("{", encoding="utf-8")
     check("0.1", right)
     assert "set aside as progress.json.damaged-1" in capsys.readouterr().out
 

@@ -272,7 +272,7 @@ def test_what_even_an_interrupt_cannot_end_is_ended_with_its_kernel(tmp_path: Pa
     found = graded(tmp_path, nb, Limits(notebook_s=12, cell_s=30))
     assert found["0.1"].passed
     assert found["0.2"].reason == "not judged: the notebook ran past 12 s in cell answer-0-2"
-    assert int((tmp_path / "kernel.pid").read_text()) not in kernels()
+    assert int((tmp_path / "kernel.pid").read_text(encoding="utf-8")) not in kernels()
 
 
 FORGED = """\
@@ -334,8 +334,10 @@ def test_a_folder_is_graded_in_parallel_into_a_csv_with_a_reason_for_each_miss(
         (folder / name).mkdir(parents=True)
         nbformat.write(nb, folder / name / "00_start_here.ipynb")
     (folder / "dee").mkdir()
-    (folder / "dee" / "00_start_here.ipynb").write_text("{not json")
-    (folder / "dee" / "essay.ipynb").write_text(nbformat.writes(v4.new_notebook()))
+    (folder / "dee" / "00_start_here.ipynb").write_text("{not json", encoding="utf-8")
+    (folder / "dee" / "essay.ipynb").write_text(
+        nbformat.writes(v4.new_notebook()), encoding="utf-8"
+    )
     (folder / "ada" / ".ipynb_checkpoints").mkdir()
     nbformat.write(students["cy"], folder / "ada" / ".ipynb_checkpoints" / "00_x.ipynb")
 
@@ -369,7 +371,7 @@ def test_a_folder_is_graded_in_parallel_into_a_csv_with_a_reason_for_each_miss(
 
 def test_a_formula_in_a_name_stays_text_in_a_spreadsheet(tmp_path: Path) -> None:
     write_csv([Result("=HYPERLINK(1)", "0.1", "t", "core", "failed")], tmp_path / "m.csv")
-    assert "'=HYPERLINK(1)" in (tmp_path / "m.csv").read_text()
+    assert "'=HYPERLINK(1)" in (tmp_path / "m.csv").read_text(encoding="utf-8")
 
 
 def test_a_folder_without_notebooks_is_said(tmp_path: Path) -> None:

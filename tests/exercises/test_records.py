@@ -32,7 +32,7 @@ def test_progress_survives_the_kernel(own_progress: Path) -> None:
     assert found["2.1"].attempts == 2
     assert found["2.1"].answers == ("wrong", "right")
     assert found["2.1"].passed
-    assert json.loads(own_progress.read_text())["schema"] == records.SCHEMA
+    assert json.loads(own_progress.read_text(encoding="utf-8"))["schema"] == records.SCHEMA
 
 
 def test_a_pass_is_not_lost_by_a_later_miss() -> None:
@@ -68,20 +68,20 @@ def test_hints_unlock_one_an_attempt() -> None:
     ],
 )
 def test_a_damaged_file_is_set_aside_and_said_so(own_progress: Path, content: str) -> None:
-    own_progress.write_text(content)
+    own_progress.write_text(content, encoding="utf-8")
     record, note = records.update("2.1", passed)
     assert record.passed
     assert "damaged" in note
-    assert own_progress.with_name("progress.json.damaged-1").read_text() == content
+    assert own_progress.with_name("progress.json.damaged-1").read_text(encoding="utf-8") == content
     assert records.records() == ({"2.1": record}, "")
 
 
 def test_a_second_damaged_file_does_not_overwrite_the_first(own_progress: Path) -> None:
     for content in ("first", "second"):
-        own_progress.write_text(content)
+        own_progress.write_text(content, encoding="utf-8")
         records.update("2.1", missed)
-    assert own_progress.with_name("progress.json.damaged-1").read_text() == "first"
-    assert own_progress.with_name("progress.json.damaged-2").read_text() == "second"
+    assert own_progress.with_name("progress.json.damaged-1").read_text(encoding="utf-8") == "first"
+    assert own_progress.with_name("progress.json.damaged-2").read_text(encoding="utf-8") == "second"
 
 
 def test_invalid_utf8_is_damage_too(own_progress: Path) -> None:
@@ -91,11 +91,11 @@ def test_invalid_utf8_is_damage_too(own_progress: Path) -> None:
 
 def test_a_file_of_a_later_course_is_left_alone(own_progress: Path) -> None:
     later = json.dumps({"schema": records.SCHEMA + 1, "exercises": {"2.1": "something new"}})
-    own_progress.write_text(later)
+    own_progress.write_text(later, encoding="utf-8")
     record, note = records.update("2.1", passed)
     assert record.passed
     assert "later version" in note
-    assert own_progress.read_text() == later
+    assert own_progress.read_text(encoding="utf-8") == later
 
 
 def test_a_folder_that_cannot_be_written_costs_a_sentence_and_nothing_else(
@@ -143,7 +143,7 @@ def test_a_write_that_fails_midway_leaves_the_old_file_whole(
     own_progress: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records.update("2.1", passed)
-    before = own_progress.read_text()
+    before = own_progress.read_text(encoding="utf-8")
 
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -152,7 +152,7 @@ def test_a_write_that_fails_midway_leaves_the_old_file_whole(
     record, note = records.update("2.2", passed)
     assert record.passed
     assert "cannot be written" in note
-    assert own_progress.read_text() == before
+    assert own_progress.read_text(encoding="utf-8") == before
     assert [path.name for path in own_progress.parent.iterdir()] == [own_progress.name]
     monkeypatch.undo()
     records._unsaved.clear()

@@ -33,7 +33,7 @@ def test_without_torch_it_is_one_line_and_status_2() -> None:
     code = "import sys; sys.modules['torch'] = None; sys.argv = ['course', 'bench', '--quick']\n"
     done = subprocess.run(
         [sys.executable, "-c", code + "from course.cli import main; main()"],
-        capture_output=True, text=True, cwd=ROOT, timeout=120, check=False,
+        capture_output=True, text=True, encoding="utf-8", cwd=ROOT, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

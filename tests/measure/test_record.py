@@ -190,6 +190,11 @@ def test_reading_needs_no_torch() -> None:
         "run = m.recorded_runs()[0]; m.fit_record(run, run.precisions[0]); print(m.report(run))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=True,
     )
     assert "Weights read once" in done.stdout

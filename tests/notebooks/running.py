@@ -34,7 +34,7 @@ def failed_cells(notebook: Any, path: Path, *, strict: bool) -> tuple[list[str],
     result = subprocess.run(
         [sys.executable, "-m", "pytest", *OPTIONS, "-c", str(ROOT / "pyproject.toml"),
          f"--rootdir={path.parent}", f"--junitxml={report}", str(path)],
-        capture_output=True, text=True, timeout=300, env=environment, cwd=path.parent, check=False,
+        capture_output=True, encoding="utf-8", timeout=300, env=environment, cwd=path.parent, check=False,
     )  # fmt: skip
     ids = [cell.id for cell in notebook.cells if cell.cell_type == "code"]
     cases = list(ET.parse(report).getroot().iter("testcase"))

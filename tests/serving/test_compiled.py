@@ -75,7 +75,7 @@ def asked(package: Path, first: str = "", **more: str) -> tuple[float, int, int]
     """A bill for ten tokens, and whether its machine code was found, in a new process."""
     done = subprocess.run(
         [sys.executable, "-c", first + ASK], cwd=package, env=environment(package, **more),
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, encoding="utf-8", timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     bill, hits, misses = done.stdout.split()
@@ -109,7 +109,7 @@ def test_two_processes_at_once_get_their_answers(package: Path) -> None:
     running = [
         subprocess.Popen(
             [sys.executable, "-c", ASK], cwd=package, env=environment(package),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8",
         )
         for _ in range(3)
     ]  # fmt: skip

@@ -133,6 +133,7 @@ def test_another_process_gives_the_same_bytes(environment: dict[str, str]) -> No
         env=os.environ | environment,
         capture_output=True,
         text=True,
+        encoding="utf-8",
         check=True,
         timeout=240,
     )
@@ -153,7 +154,12 @@ for loop in (kernels.run_continuous, kernels.run_batches, kernels.close_run, ker
 print(sum(kernels.run_continuous.stats.cache_hits.values()))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=240,
     )
     assert int(done.stdout) == 1
 

@@ -448,7 +448,7 @@ def test_a_second_process_compiles_nothing() -> None:
     queueing.warm()
     done = subprocess.run(
         [sys.executable, "-c", IN_ANOTHER_PROCESS],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True, timeout=120,
     )  # fmt: skip
     counts = json.loads(done.stdout)
     assert counts == {kernel.__name__: [1, 0] for kernel in kernels.SIGNATURES}

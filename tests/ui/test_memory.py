@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
@@ -33,7 +34,8 @@ def held_bytes() -> int:
     """What this process holds, without freed memory that the C library keeps for later."""
     gc.collect()
     if sys.platform == "linux":
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        with contextlib.suppress(OSError):  # another C library
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
     return int(psutil.Process().memory_info().rss)
 
 

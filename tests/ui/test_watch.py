@@ -114,7 +114,7 @@ def test_the_module_shows_what_the_film_says(tmp_path: Path) -> None:
     done = subprocess.run(
         [NODE, "--test", "--test-reporter=tap", str(HERE / "watch.test.mjs")],
         env={"WATCH_FILMS": str(tmp_path), "PATH": str(Path(NODE).parent)},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, encoding="utf-8", timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]
     assert re.search(r"^# pass [5-9]", done.stdout, re.MULTILINE), done.stdout[-800:]

@@ -16,7 +16,7 @@ from tests.serving.results import layouts
 def test_one_broken_file_does_not_stop_the_others(tmp_path) -> None:
     good = layouts.write(tmp_path, layouts.vllm(request_throughput=25.0), name="good.json")
     broken = tmp_path / "broken.json"
-    broken.write_text('{"completed": 1')
+    broken.write_text('{"completed": 1', encoding="utf-8")
     audit = audit_files([broken, good])
     text = audit.as_text()
     assert f"{good}  (vllm)" in text
@@ -83,7 +83,7 @@ def test_a_files_name_reaches_the_terminal_as_text_alone(name: bytes, tmp_path) 
 def test_a_table_is_sent_where_tables_are_read(head: str, tmp_path) -> None:
     """Who gives `audit` a sweep's table has the right file and the wrong command."""
     path = tmp_path / "sweep.csv"
-    path.write_text(head + "\n1,2\n")
+    path.write_text(head + "\n1,2\n", encoding="utf-8")
     (error,) = audit_files([path]).errors
     assert error.place == "line 1"
     for way in ("course knee", "load_trace", "simulate --trace"):
@@ -93,7 +93,7 @@ def test_a_table_is_sent_where_tables_are_read(head: str, tmp_path) -> None:
 @pytest.mark.parametrize("text", ["==== Serving Benchmark Result ====\n", "<html>a, b</html>"])
 def test_what_a_tool_printed_is_no_result_and_no_table(text: str, tmp_path) -> None:
     path = tmp_path / "out.txt"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     (error,) = audit_files([path]).errors
     assert "give the JSON that the tool saved" in error.what
     assert "knee" not in error.what

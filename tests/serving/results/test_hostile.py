@@ -129,7 +129,7 @@ def test_many_keys_with_one_given_twice_do_not_hang(tmp_path) -> None:
     """Looking for the culprit key by key would take the square of the file's length."""
     path = tmp_path / "file"
     keys = ",".join(f'"k{i}":0' for i in range(200_000))
-    path.write_text(f'{{{keys},"k199999":1}}')
+    path.write_text(f'{{{keys},"k199999":1}}', encoding="utf-8")
     refused(load_result, path, "'k199999' is given twice")
 
 
@@ -256,7 +256,7 @@ def test_the_line_of_a_value_after_a_long_one_is_right(tmp_path, monkeypatch) ->
 def test_a_number_of_thousands_of_digits_is_told_in_own_words(tmp_path) -> None:
     """The interpreter's advice, to lift a limit by a function, is for its programmers."""
     path = tmp_path / "file"
-    path.write_text('{"completed": ' + "9" * 5000 + "}")
+    path.write_text('{"completed": ' + "9" * 5000 + "}", encoding="utf-8")
     for loader in LOADERS:
         with pytest.raises(ResultFileError, match="a whole number of thousands of digits") as error:
             loader(path)
@@ -279,7 +279,7 @@ def test_json_lines_are_read_as_a_stream(tmp_path) -> None:
     """A file of hours must not be in memory as a whole: only what was kept of each line is."""
     line = json.dumps(layouts.sglang_2024(note="x" * 20_000))
     path = tmp_path / "long.jsonl"
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for _ in range(500):
             file.write(line + "\n")
     tracemalloc.start()
@@ -370,7 +370,7 @@ json_like = st.recursive(
 @given(st.lists(json_like | st.text(max_size=30), min_size=1, max_size=3))
 def test_no_json_at_all_escapes(tmp_path, values: list[Any]) -> None:
     path = tmp_path / "file"
-    path.write_text("\n".join(map(json.dumps, values)))
+    path.write_text("\n".join(map(json.dumps, values)), encoding="utf-8")
     loads_or_says_why(path)
 
 

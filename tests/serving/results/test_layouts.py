@@ -187,7 +187,9 @@ def test_appended_objects_are_runs(between: str, tmp_path) -> None:
 
 def test_objects_over_many_lines_may_be_appended_too(tmp_path) -> None:
     path = tmp_path / "run.json"
-    path.write_text("\n".join(json.dumps(layouts.vllm(), indent=2) for _ in range(2)))
+    path.write_text(
+        "\n".join(json.dumps(layouts.vllm(), indent=2) for _ in range(2)), encoding="utf-8"
+    )
     result = load_result(path)
     assert len(result.runs) == 2
     assert result.runs[1].place == f"line {2 + json.dumps(layouts.vllm(), indent=2).count(chr(10))}"

@@ -138,7 +138,7 @@ def test_unfinished_requests_are_told_apart_from_answers(tmp_path) -> None:
     """vLLM's lists hold zeros for them; taken for answers they would pull every mean to 0."""
     work = Workload([0.0, 0.1, 5.0], [10, 10, 10], [3, 400, 2])
     run = simulate(work, LinearStepCost(fixed_s=0.5), horizon_s=4.0)
-    found = json.loads(write_vllm(run, tmp_path / "run.json").read_text())
+    found = json.loads(write_vllm(run, tmp_path / "run.json").read_text(encoding="utf-8"))
     assert found["errors"] == ["", "unfinished"]
     assert found["output_lens"] == [3, 0]
     assert found["ttfts"][1] == 0.0
@@ -151,7 +151,7 @@ def test_the_keys_are_vllms(chats: Run, tmp_path) -> None:
     """A key of our own making would be read by nobody else's script."""
     from tests.serving.results.layouts import vllm_detail
 
-    found = json.loads(write_vllm(chats, tmp_path / "run.json").read_text())
+    found = json.loads(write_vllm(chats, tmp_path / "run.json").read_text(encoding="utf-8"))
     known = {
         *vllm_detail(), *(f"p{q}_{name}_ms" for q in (90, 95) for name in
                           ("ttft", "tpot", "itl", "e2el")),

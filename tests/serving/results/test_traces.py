@@ -218,7 +218,7 @@ def test_a_time_beyond_all_clocks_says_how_to_give_milliseconds(tmp_path) -> Non
 
 def test_a_line_without_end_is_refused(tmp_path) -> None:
     path = tmp_path / "trace.csv"
-    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + "1" * (3 << 20))
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + "1" * (3 << 20), encoding="utf-8")
     with pytest.raises(ResultFileError, match=f"line 2: the line is longer than {1 << 20:,}"):
         load_trace(path)
 
