@@ -58,8 +58,17 @@ class _Facts:
         # Every step has work: at least one prefill token or one decoding sequence.
         fixed, per_token, _, per_seq, _ = case["cost"]
         self.shortest_step = fixed + min(per_token, per_seq)
+        self.front_end_s = case.get("front_end_s", 0.0)
+        self.drafts = case.get("num_speculative_tokens", 0)
+        self.recovered = 0
+        self.found: list[int] | None = None
+        if case.get("enable_prefix_caching"):
+            self.found = [int(x) for x in run.prefix_hit_tokens]
+            self.recovered = sum(int(x) for x in run.recovered_tokens)
 
     def hit(self, i: int) -> int:
+        if self.found is not None:
+            return self.found[i]
         cached = self.case.get("cached_prefix_tokens")
         if cached is None:
             return 0
@@ -76,7 +85,7 @@ def _check_statuses(f: _Facts) -> None:
         assert f.n == len(f.prompt), "a request was never offered though there is no horizon"
         assert counts[UNFINISHED] == 0, "a request is unfinished though there is no horizon"
     elif "users" not in f.case:
-        offered = [a for a in f.case["arrival_s"] if a <= f.horizon]
+        offered = [a for a in f.case["arrival_s"] if a + f.front_end_s <= f.horizon]
         assert f.n == len(offered), "offered requests are not those up to the horizon"
     if "users" not in f.case:
         assert f.arrival == [float(a) for a in f.case["arrival_s"][: f.n]]
@@ -90,7 +99,9 @@ def _check_rejections(f: _Facts) -> None:
             need > f.case["max_num_batched_tokens"]
         )
         if f.limited:
-            too_long = too_long or -(-need // f.block_size) > f.case["num_kv_blocks"]
+            blocks = f.case["num_kv_blocks"]
+            kept = math.floor(f.case.get("watermark", 0.0) * blocks)
+            too_long = too_long or -(-need // f.block_size) > blocks - kept
         assert (f.status[i] == REJECTED) == too_long, f"request {i}: wrong verdict on arrival"
 
 
@@ -115,11 +126,15 @@ def _check_times(f: _Facts) -> None:
         else:
             assert math.isnan(f.first[i]), f"request {i}: no token, yet a first"
         if not math.isnan(f.scheduled[i]):
-            assert f.arrival[i] <= f.scheduled[i], f"request {i}: scheduled before it arrived"
+            joined_s = f.arrival[i] + f.front_end_s
+            assert joined_s <= f.scheduled[i], f"request {i}: scheduled before it joined"
+            if f.found is not None:
+                most = (f.prompt[i] - 1) // f.block_size * f.block_size
+                assert f.found[i] <= most, f"request {i}: its last token was found computed"
         assert set(times) <= ends, f"request {i}: a token between two step ends"
         for before, after in pairwise(times):
             assert before <= after, f"request {i}: token times decrease"
-            if f.shortest_step > math.ulp(before):
+            if f.shortest_step > math.ulp(before) and not f.drafts:
                 assert before < after, f"request {i}: two tokens at one time"
 
 
@@ -130,8 +145,12 @@ def _check_steps(f: _Facts) -> None:
     for k in range(len(f.step_end)):
         assert min(f.prefill[k], f.decode[k]) >= 0, f"step {k}: a negative count"
         assert f.prefill[k] + f.decode[k] >= 1, f"step {k} has no work"
-        assert f.prefill[k] + f.decode[k] <= budget, f"step {k}: over the token budget"
-        assert f.decode[k] <= f.seats, f"step {k}: more sequences than seats"
+        if f.case.get("batching") == "sglang":  # whose decode looks at no budget, and mixes nothing
+            assert 0 in (f.prefill[k], f.decode[k]), f"step {k}: prompts did not go alone"
+            assert f.prefill[k] <= budget, f"step {k}: over the token budget"
+        else:
+            assert f.prefill[k] + f.decode[k] <= budget, f"step {k}: over the token budget"
+        assert f.decode[k] <= f.seats * (1 + f.drafts), f"step {k}: more sequences than seats"
         if k > 0:
             assert f.step_end[k - 1] <= f.step_end[k], f"step {k} ends before the one before"
             if f.horizon is not None:
@@ -167,9 +186,11 @@ def _check_work(f: _Facts) -> None:
     decode = sum(f.output[i] - 1 for i in done)
     if not any(f.preemptions):
         assert sum(f.prefill) == prefill, "prefill tokens are not the prompts'"
-        if f.case.get("batching") != "static":  # whose ended slots count as well
+        # static's ended slots count as well, and so do refused drafts
+        if f.case.get("batching") != "static" and not f.drafts:
             assert sum(f.decode) == decode, "decode sequences are not the outputs' less one"
-    assert sum(f.prefill) + sum(f.decode) >= prefill + decode, "some tokens were not computed"
+    computed = sum(f.prefill) + sum(f.decode) + f.recovered
+    assert computed >= prefill + decode, "some tokens were not computed"
 
 
 def _check_littles_law(f: _Facts) -> None:

@@ -5,7 +5,8 @@ reference (`run_case`) or translated for another engine. What does not: an engin
 
 A case has `prompt_tokens`, `output_tokens`, `cost` (five coefficients, fixed first) and the
 configuration's keywords; an open workload has `arrival_s`, a closed loop `users`, `start_s` and
-`think_s` (a number, or one a request). Lists are lists, numbers are int or float.
+`think_s` (a number, or one a request). Lists are lists, numbers are int or float. `engine_cases`
+leaves today's dials alone, `today_cases` turns them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 BATCHINGS = ("continuous", "single", "static", "windowed", "adaptive")
 ORDERS = ("fcfs", "sjf", "priority")
+TODAY = ("whole", "watermark", "caching", "async", "front end", "speculation", "sglang")
 
 # Whole and binary-fraction costs make ties of arrivals and step ends; the others round.
 COSTS = (
@@ -182,3 +184,98 @@ def closed_loops(draw: st.DrawFn, n: int) -> dict[str, Any]:
         "start_s": draw(st.lists(start, min_size=users, max_size=users)),
         "think_s": draw(st.one_of(think, st.lists(think, min_size=n, max_size=n))),
     }
+
+
+# ------------------------------------------------------------------------------- today's dials
+@st.composite
+def today_cases(
+    draw: st.DrawFn,
+    *,
+    dial: str | None = None,
+    closed: bool | None = None,
+    max_requests: int = 14,
+) -> dict[str, Any]:
+    """Draw a case with some of today's dials; `dial`, one of `TODAY`, is among them."""
+    order = "fcfs" if dial == "sglang" else draw(st.sampled_from(["fcfs", "fcfs", *ORDERS]))
+    plain = dial in ("async", "caching", "speculation", "sglang")
+    others = () if plain else ("windowed", "static")
+    mode = draw(st.sampled_from(["continuous"] * 5 + ["single", *others]))
+    pressed = mode in ("continuous", "windowed") and draw(st.sampled_from([True, True, False]))
+    case = draw(
+        engine_cases(
+            closed=closed, batching=mode, order=order, pressed=pressed, max_requests=max_requests
+        )
+    )
+    return draw(dials_of_today(case, dial))
+
+
+@st.composite
+def dials_of_today(draw: st.DrawFn, case: dict[str, Any], dial: str | None) -> dict[str, Any]:
+    """Turn some of today's dials of a case, `dial` among them; returns the whole case."""
+
+    def wanted(name: str, often: int, possible: bool = True) -> bool:
+        return name == dial or (possible and draw(st.sampled_from([True] * often + [False] * 3)))
+
+    case = dict(case)
+    way = case.get("batching", "continuous")
+    continuous = way in ("continuous", "single")
+    plain = continuous and case.get("order", "fcfs") == "fcfs" and not case.get("long_prompts")
+    if wanted("sglang", 1, plain):
+        case["batching"] = "sglang"
+        case["new_token_ratio"] = draw(st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0]))
+        # Below most prompts, so that they go in pieces.
+        case["max_num_batched_tokens"] = draw(st.sampled_from([3, 5, 8, 16, 40]))
+    case["scheduler_reserve_full_isl"] = wanted("whole", 3)
+    bounded = dial in ("whole", "watermark", "caching", "sglang")
+    if bounded and case.get("num_kv_blocks") is None:
+        case |= draw(kv_limits(case["prompt_tokens"], case["output_tokens"], True))
+    limited = case.get("num_kv_blocks") is not None
+    if wanted("watermark", 1, limited):
+        case["watermark"] = draw(st.sampled_from([0.1, 0.25, 0.34, 0.5]))
+    if wanted("caching", 3, limited and way != "static"):
+        case["enable_prefix_caching"] = True
+        case.pop("cached_prefix_tokens", None)
+        case |= draw(prefixes(case["prompt_tokens"], case["block_size"]))
+    if wanted("async", 1, continuous):
+        case["async_scheduling"] = True
+    if wanted("speculation", 1, way != "static"):
+        case["num_speculative_tokens"] = draw(st.sampled_from([1, 2, 3, 5]))
+        case["acceptance"] = draw(st.sampled_from([0.0, 0.5, 0.8, 1.0]))
+        case["speculation_seed"] = draw(st.integers(0, 3))
+    patience = case.get("patience") or {}
+    limits_s = [patience[name] for name in ("ttft_s", "e2e_s") if patience.get(name) is not None]
+    if wanted("front end", 1):
+        # Binary fractions, so that joinings, retries and step ends fall on the same moments.
+        delays_s = [f for f in (1.0, 0.5, 0.25, 0.03125) if f < min(limits_s, default=9.0)]
+        case["front_end_s"] = draw(st.sampled_from(delays_s))
+    return case
+
+
+@st.composite
+def prefixes(draw: st.DrawFn, prompts: list[int], block_size: int) -> dict[str, Any]:
+    """Draw what prompts have in common: few families of chained ids, any ids, groups, nothing."""
+    kind = draw(st.sampled_from(["chains", "chains", "ids", "groups", "groups", "nothing"]))
+    if kind == "nothing":
+        return {}
+    if kind == "groups":
+        n = len(prompts)
+        share = st.sampled_from([0, block_size, 2 * block_size, 3, 7, 99])
+        return {
+            "prefix_group": draw(st.lists(st.integers(-1, 1), min_size=n, max_size=n)),
+            "prefix_shared_tokens": draw(st.lists(share, min_size=n, max_size=n)),
+        }
+    size = block_size * draw(st.sampled_from([1, 1, 2, 3]))
+    lists = []
+    for prompt in prompts:
+        most = -(-prompt // size)
+        if kind == "ids":  # one id may come twice in a prompt, and at several places
+            lists.append(draw(st.lists(st.integers(0, 2), max_size=most)))
+            continue
+        family, length = draw(st.integers(0, 1)), draw(st.integers(0, most))
+        leaves = draw(st.integers(0, most))  # from here on the family's members differ
+        branch = draw(st.integers(0, 1))
+        lists.append(
+            [10 * k + family if k < leaves else 10 * k + 2 + 2 * branch + family
+             for k in range(length)]
+        )  # fmt: skip
+    return {"prefix_ids": lists, "prefix_block_tokens": size}

@@ -17,7 +17,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.engine_strategies import ORDERS, kv_limits, open_arrivals, order_options
+from tests.engine_strategies import (
+    ORDERS,
+    dials_of_today,
+    kv_limits,
+    open_arrivals,
+    order_options,
+)
 
 # The first three make ties; the last two round.
 COSTS = (
@@ -213,6 +219,17 @@ def service_cases(
         gap = st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.0, 6.0]).map(lambda g: g * step_s)
         case |= draw(open_arrivals(n, st.one_of(gap, gap, st.sampled_from(FRACTIONS_S))))
     return case
+
+
+@st.composite
+def today_service_cases(
+    draw: st.DrawFn, *, dial: str | None = None, max_requests: int = 12
+) -> dict[str, Any]:
+    """Draw a case with some of today's dials; `dial`, one of `engine_strategies.TODAY`, is one."""
+    # SGLang's way has one queue, first come, first served.
+    long, order = (False, "fcfs") if dial == "sglang" else (None, None)
+    case = draw(service_cases(long=long, order=order, max_requests=max_requests))
+    return draw(dials_of_today(case, dial))
 
 
 @st.composite
