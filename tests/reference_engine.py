@@ -188,7 +188,6 @@ from tests.reference_scheduler import (
     features,
     give_blocks_back,
     grow,
-    is_idle,
     is_rejected,
     kept_blocks,
     leave_seat,
@@ -275,21 +274,27 @@ class Senders:
         output_tokens: Sequence[int],
         config: Config,
     ) -> None:
-        # "equal times are ordered by user": the heap's pairs compare by time, then by user.
-        self.pending = [(float(at), user) for user, at in enumerate(start_s)]
-        heapq.heapify(self.pending)
+        # "equal times are ordered by user": the heap's rows compare by the time of joining, then by
+        # user, and end with the time of sending.
+        self.pending: list[tuple[float, int, float]] = []
+        self.front_end_s = config.front_end_s
+        for user, at in enumerate(start_s):
+            self.plan(float(at), user)
         self.think_s = think_s
         self.prompt_tokens = prompt_tokens
         self.output_tokens = output_tokens
         self.config = config
         self.sent = 0
 
+    def plan(self, sent_s: float, user: int) -> None:
+        """A user will send: "joins the server (gate, rejection, queue) at s + f"."""
+        heapq.heappush(self.pending, (sent_s + self.front_end_s, user, sent_s))
+
     def next_send_s(self) -> float | None:
         """Return when the next request joins; None where none is offered any more."""
         if not self.pending or self.sent == len(self.prompt_tokens):
             return None
-        # "a request sent at s joins the server (gate, rejection, queue) at s + f"
-        at = self.pending[0][0] + self.config.front_end_s
+        at = self.pending[0][0]
         # "requests that arrive later [than the horizon] are not offered"
         if self.config.horizon_s is not None and at > self.config.horizon_s:
             return None
@@ -297,8 +302,7 @@ class Senders:
 
     def send(self) -> Request:
         """Take the next send: "the k-th request of the workload is the k-th sent"."""
-        sent_s, user = heapq.heappop(self.pending)
-        at = sent_s + self.config.front_end_s
+        at, user, sent_s = heapq.heappop(self.pending)
         k = self.sent
         self.sent += 1
         c = self.config
@@ -328,7 +332,7 @@ class Senders:
     def ended(self, request: Request, at: float) -> None:
         """Note that a request ended: a closed loop's user sends again a think time later."""
         if self.think_s is not None:
-            heapq.heappush(self.pending, (at + self.think_s[request.row], request.user))
+            self.plan(at + self.think_s[request.row], request.user)
 
     def nothing_acceptable_can_come(self) -> bool:
         """Tell whether no arrival can complete a static batch any more (reading 26)."""
@@ -518,7 +522,9 @@ def join(engine: Engine, t: float) -> None:
             r.status = REJECTED
             engine.senders.ended(r, r.arrival_s)
         else:
-            engine.waiting.append(r)
+            # Under asynchronous scheduling it is not visible at once.
+            queue = engine.unseen if engine.config.async_scheduling else engine.waiting
+            queue.append(r)
 
 
 def next_start(engine: Engine) -> float | None:
@@ -532,12 +538,12 @@ def next_start(engine: Engine) -> float | None:
     if engine.config.async_scheduling:
         # "An engine with nobody running and nobody visible waiting is idle: it starts at once at
         # the end of its step or at the next joining, whichever is later"
-        if not is_idle(engine) or engine.waiting:
+        if engine.running or engine.waiting or engine.unseen:
             return t
     elif engine.running or any(r.arrival_s < t for r in engine.waiting):
         return t
     # The engine is idle (reading 30): nobody is there who arrived before t.
-    while not engine.waiting:
+    while not engine.waiting and not engine.unseen:
         at = engine.senders.next_send_s()
         if at is None:
             return None

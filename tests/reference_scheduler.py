@@ -20,15 +20,15 @@ The readings of `reference_engine` hold. Those of today's rules:
 43. A re-admission that lacks exactly one token after its hit *decodes* (1 token, no drafts): it has
     emitted and lacks one. Not in SGLang's way, whose prefill pass knows prefills only.
 44. Drafts belong to the running pass: whoever is admitted in a step verifies none in it.
-45. A request that has joined keeps its place in the queue by its joining also while it is not
-    visible: asynchronous scheduling passes it by, it does not put it further back. The retracted
-    and those who came through the gate stand behind it.
-46. Tokens verified and refused count as computed (in the budget, the step's features, the pace and
-    the attempt's `computed_tokens`), and are of no use to anybody.
+45. Whoever has joined and is not visible yet stands behind everybody in the queue, also those
+    who were retracted or came through the gate meanwhile.
+46. Drafts verified and refused count in the budget, the step's features and the pace, not in the
+    attempt's `computed_tokens`: what is computed stays.
 47. In SGLang's way the head that does not fit stops the pass, as everywhere.
 48. A hit given by hand (`cached_prefix_tokens`) is no find of the cache: no output counts it.
 49. What a policy sees as `arrival_s` is the sending; the gate's own clock is the joining, `now_s`.
-50. A first attempt pays into the clients' budget when it joins.
+50. Sends of different times whose joinings are one double come in the order of equal times. A first
+    attempt pays into the clients' budget when it joins.
 51. Prefix caching is refused with static batching, and for a pool whose requests bring their KV.
 """
 
@@ -97,7 +97,6 @@ class Job:
     priority_key: float
     hit: int = 0  # tokens found computed, said by hand, that still wait for the first admission
     joined_s: float = math.nan  # when it came to the place in the queue that it has
-    seen: bool = False  # the scheduler knows of it
     emitted: int = 0
     computed: int = 0  # positions whose KV exists
     had: int = 0  # positions whose KV has existed at any time
@@ -187,6 +186,7 @@ class Scheduler:
     long_prompts: LongPrompts | None = None
     t: float = 0.0
     last_start_s: float = -math.inf  # the start of the step before
+    unseen: list[Any] = field(default_factory=list)  # have joined, and are not visible yet
     waiting: list[Any] = field(default_factory=list)
     long_waiting: list[Any] = field(default_factory=list)
     running: list[Any] = field(default_factory=list)  # in order of latest admission
@@ -343,31 +343,26 @@ def see_arrivals(s: Scheduler) -> None:
     """Asynchronous: "step k sees requests that joined at or before the START of step k-1"; an idle
     engine "sees everybody who has joined by that start". Called at s.t, the start of a step.
     """
-    waiting = s.waiting + s.long_waiting
-    if s.dials.async_scheduling:
-        for a in waiting:
-            if a.arrival_s <= s.last_start_s:
-                a.seen = True
-    if not s.dials.async_scheduling or is_idle(s):
-        for a in waiting:
-            a.seen = True
-    if not all(a.seen for a in waiting):
+    move_seen(s)
+    if is_idle(s):
+        for a in s.unseen:
+            queue_of(s, a).append(a)
+        s.unseen = []
+    if s.unseen:
         s.reached["not seen yet"] += 1
+
+
+def move_seen(s: Scheduler) -> None:
+    """Whoever joined before the step before this one began stands in the queue."""
+    for a in list(s.unseen):
+        if not s.dials.async_scheduling or a.arrival_s <= s.last_start_s:
+            s.unseen.remove(a)
+            queue_of(s, a).append(a)
 
 
 def is_idle(s: Scheduler) -> bool:
     """Tell whether nobody runs and nobody visible waits."""
-    return not s.running and not any(is_visible(s, a) for a in s.waiting + s.long_waiting)
-
-
-def is_visible(s: Scheduler, a: Job) -> bool:
-    """Tell whether a waiting job can be scheduled in the step that begins next."""
-    return not s.dials.async_scheduling or a.seen or a.arrival_s <= s.last_start_s
-
-
-def head_of(queue: list[Any]) -> Any:
-    """Return the first whom the scheduler knows of, None where there is none."""
-    return next((a for a in queue if a.seen), None)
+    return not s.running and not s.waiting and not s.long_waiting
 
 
 # ---------------------------------------------------------------------------------------------
@@ -498,7 +493,7 @@ def waiting_pass(s: Scheduler, budget: int) -> list[Piece]:
         nonlocal budget
         if budget == 0 or len(s.running) >= s.dials.max_num_seqs:
             return False
-        a = head_of(queue)
+        a = queue[0]
         found = cached_blocks(s, a)
         hit = a.hit + len(found) * s.dials.block_size
         n = chunk(s, a, a.lacks - hit, budget)
@@ -510,14 +505,14 @@ def waiting_pass(s: Scheduler, budget: int) -> list[Piece]:
         budget -= n
         return True
 
-    if head_of(s.long_waiting) and long_head_is_overdue(s):
+    if s.long_waiting and long_head_is_overdue(s):
         s.reached["overdue long head"] += 1
         if not take(s.long_waiting):
             return pieces
-    while head_of(s.waiting):
+    while s.waiting:
         if not take(s.waiting):
             return pieces
-    while head_of(s.long_waiting) and another_long_may_run(s):
+    while s.long_waiting and another_long_may_run(s):
         if not take(s.long_waiting):
             return pieces
     return pieces
@@ -579,7 +574,7 @@ def long_head_is_overdue(s: Scheduler) -> bool:
     """Tell whether the long queue's head has waited too long since it joined."""
     assert s.long_prompts is not None
     limit_s = s.long_prompts.max_wait_s
-    return limit_s is not None and s.t - head_of(s.long_waiting).joined_s > limit_s
+    return limit_s is not None and s.t - s.long_waiting[0].joined_s > limit_s
 
 
 def another_long_may_run(s: Scheduler) -> bool:
@@ -637,10 +632,8 @@ def prefill_batch(s: Scheduler) -> list[Piece]:
         # ... what the half-computed one of them has still to compute, ...
         reserved += a.lacks - n
         s.reached["partial"] += 1
-    while budget > 0 and len(s.running) < d.max_num_seqs:
-        a = head_of(s.waiting)
-        if a is None:
-            break
+    while s.waiting and budget > 0 and len(s.running) < d.max_num_seqs:
+        a = s.waiting[0]
         found = cached_blocks(s, a)
         hit = a.hit + len(found) * d.block_size
         n = min(a.lacks - hit, budget)
@@ -730,10 +723,7 @@ def step_seconds(cost: tuple[float, ...], work: tuple[int, int, int, int]) -> fl
 def compute(s: Scheduler, piece: Piece) -> int:
     """Rule 5, at the step's end: the piece's tokens have their KV. Returns how many it emits."""
     a, n = piece.job, piece.tokens
-    again = min(a.had, a.computed + n) - a.computed
-    a.recomputed_tokens += max(0, again)
-    a.computed_tokens += n
-    emits = 0
+    before, emits = a.computed, 0
     if piece.decodes:
         # The token, and as many drafts as are right one after the other.
         emits = 1
@@ -746,6 +736,8 @@ def compute(s: Scheduler, piece: Piece) -> int:
         a.computed += n
         if a.lacks == 0:
             emits = 1
+    a.computed_tokens += a.computed - before
+    a.recomputed_tokens += max(0, min(a.had, a.computed) - before)
     a.had = max(a.had, a.computed)
     a.emitted += emits
     if emits:

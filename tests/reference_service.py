@@ -346,7 +346,12 @@ def run(s: Service) -> None:
 
 def somebody_inside(s: Service) -> bool:
     """Tell whether anybody runs or waits, "gate included"."""
-    return bool(s.running or s.waiting or s.long_waiting or s.gate)
+    return bool(s.running or everybody_waiting(s))
+
+
+def everybody_waiting(s: Service) -> list[Attempt]:
+    """ "Whoever has joined but is not visible yet counts as waiting for the gate"."""
+    return s.gate + s.waiting + s.long_waiting + s.unseen
 
 
 def wait_for_a_send(s: Service) -> None:
@@ -366,7 +371,7 @@ def notice_leavers(s: Service) -> None:
     """
     if not s.patience.noticed:
         return
-    for name in ("gate", "waiting", "long_waiting", "running"):
+    for name in ("gate", "waiting", "long_waiting", "unseen", "running"):
         place: list[Attempt] = getattr(s, name)
         for a in list(place):
             if a.gave_up:
@@ -384,7 +389,7 @@ def release_from_gate(s: Service) -> None:
     if watermark is None or s.admission.policy is not None:
         watermark = 1.0
     while s.gate:
-        in_queue = len(s.waiting) + len(s.long_waiting)
+        in_queue = len(s.waiting) + len(s.long_waiting) + len(s.unseen)
         free_seats = s.dials.max_num_seqs - len(s.running)
         in_any_case = not s.running and in_queue == 0
         below = kv_used(s) < watermark and in_queue < free_seats
@@ -395,7 +400,6 @@ def release_from_gate(s: Service) -> None:
             s.record.reached["released in any case"] += 1
         a = s.gate.pop(0)
         join_queue(s, a)
-        a.seen = True  # "whoever comes through it is visible at once"
 
 
 def take_step(s: Service) -> None:
@@ -627,8 +631,12 @@ def make_attempt(s: Service, send: Send) -> Attempt:
 
 def join_queue(s: Service, a: Attempt) -> None:
     """The attempt joins the tail of its queue."""
-    a.joined_s = a.arrival_s if a.verdict != QUEUE else s.t
-    queue_of(s, a).append(a)
+    if a.verdict == QUEUE:  # "whoever comes through it is visible at once"
+        a.joined_s = s.t
+        queue_of(s, a).append(a)
+        return
+    a.joined_s = a.arrival_s
+    (s.unseen if s.dials.async_scheduling else queue_of(s, a)).append(a)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -650,7 +658,7 @@ def kv_used(s: Service) -> float:
 def state_seen(s: Service, a: Attempt) -> State:
     """Look at the server at the moment of a send."""
     # "waiting_requests and waiting_tokens (queue AND gate, own excluded)"
-    waiting = s.gate + s.waiting + s.long_waiting
+    waiting = everybody_waiting(s)
     tokens = sum(w.prompt + w.predicted for w in waiting)
     wait_s = 0.0
     if tokens > 0 and s.pace is not None:

@@ -245,7 +245,8 @@ def test_a_chunk_is_admitted_by_its_own_blocks_not_the_whole_prompts() -> None:
     # 2-3  A*      B at the head would take 7: 2 blocks, 1 free      A e3@3
     # 3-4  A*                                                        A e4@4, end
     # 4-5  B8      5-6  B4                                           B e1@6
-    run = simulate([0, 0], [4, 12], [4, 1], num_kv_blocks=3, max_num_batched_tokens=8)
+    run = simulate([0, 0], [4, 12], [4, 1], num_kv_blocks=3, max_num_batched_tokens=8,
+                   scheduler_reserve_full_isl=False)  # fmt: skip
     assert run.token_times_s == [[1, 2, 3, 4], [6]]
     assert run.scheduled_s == [0, 0]
     assert run.preemptions == [0, 1]
@@ -515,7 +516,8 @@ def test_what_a_withdrawn_request_leaves_goes_to_those_after_it() -> None:
     # 6-7 A*; B's ninth token needs a block: A is withdrawn, its token and its blocks go back;
     #     B*; C lacks 5 and gets 6 - 1 = 5 (4, had A's token been lost)           C e1@7, end
     run = simulate([0, 0.5, 1.5], [4, 4, 21], [12, 9, 1], num_kv_blocks=9,
-                   max_num_batched_tokens=6, order="priority", priority=[5, 0, 1])  # fmt: skip
+                   max_num_batched_tokens=6, order="priority", priority=[5, 0, 1],
+                   scheduler_reserve_full_isl=False)  # fmt: skip
     assert run.step_prefill_tokens[:7] == [4, 4, 4, 4, 4, 4, 5]
     assert run.step_decode_seqs[:7] == [0, 1, 2, 2, 2, 2, 1]
     assert run.step_kv_blocks[:7] == [1, 3, 5, 6, 7, 9, 9]

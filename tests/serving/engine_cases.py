@@ -6,9 +6,41 @@ from typing import Any
 
 import numpy as np
 
-from course.serving.engine import EngineConfig, Run, modes, orders, simulate, simulate_closed
+from course.serving.engine import (
+    EngineConfig,
+    Run,
+    Speculation,
+    modes,
+    orders,
+    simulate,
+    simulate_closed,
+)
 from course.serving.pricing.linear import LinearStepCost
-from course.serving.workload import Workload
+from course.serving.workload import Prefixes, Workload
+
+# Those that both sides call alike.
+DIALS = (
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enable_chunked_prefill",
+    "num_kv_blocks",
+    "block_size",
+    "scheduler_reserve_full_isl",
+    "watermark",
+    "enable_prefix_caching",
+    "async_scheduling",
+    "front_end_s",
+)
+
+
+COUNTS = (
+    "status",
+    "preemptions",
+    "prefix_hit_tokens",
+    "recovered_tokens",
+    "step_prefill_tokens",
+    "step_decode_seqs",
+)
 
 
 def workload_of(case: dict[str, Any]) -> Workload:
@@ -20,7 +52,18 @@ def workload_of(case: dict[str, Any]) -> Workload:
         predicted_output_tokens=case.get("predicted_output_tokens"),
         priority=case.get("priority"),
         cached_prefix_tokens=case.get("cached_prefix_tokens"),
+        label=case.get("label"),
+        prefixes=prefixes_of(case),
     )
+
+
+def prefixes_of(case: dict[str, Any]) -> Prefixes | None:
+    """What the case's prompts have in common."""
+    if case.get("prefix_ids") is not None:
+        return Prefixes.hashed(case["prefix_ids"], case["prefix_block_tokens"])
+    if case.get("prefix_group") is not None:
+        return Prefixes.groups(case["prefix_group"], case["prefix_shared_tokens"])
+    return None
 
 
 def config_of(case: dict[str, Any]) -> EngineConfig:
@@ -33,14 +76,18 @@ def config_of(case: dict[str, Any]) -> EngineConfig:
         "static": lambda: modes.static(case["batch_size"], window_s),
         "windowed": lambda: modes.windowed(window_s),
         "adaptive": lambda: modes.adaptive(window_s),
+        "sglang": lambda: modes.sglang(case["new_token_ratio"]),
     }
     kinds = {
         "fcfs": orders.fcfs,
         "sjf": lambda: orders.sjf(case.get("max_wait_s")),
         "priority": lambda: orders.priority(case.get("ageing_s")),
     }
-    names = ("max_num_seqs", "max_num_batched_tokens", "enable_chunked_prefill")
-    dials = {name: case[name] for name in (*names, "num_kv_blocks", "block_size") if name in case}
+    dials = {name: case[name] for name in DIALS if name in case}
+    if case.get("num_speculative_tokens"):
+        dials["speculation"] = Speculation(
+            case["num_speculative_tokens"], case["acceptance"], case["speculation_seed"]
+        )
     return EngineConfig(**dials, batching=ways[name](), order=kinds[case.get("order", "fcfs")]())
 
 
@@ -83,7 +130,7 @@ def differences(run: Run, reference: Any) -> list[str]:
     for name in ("arrival_s", "scheduled_s", "first_token_s", "finish_s", "step_end_s"):
         if not same_times(getattr(run, name), getattr(reference, name)):
             found.append(f"{name}: {getattr(run, name)} != {getattr(reference, name)}")
-    for name in ("status", "preemptions", "step_prefill_tokens", "step_decode_seqs"):
+    for name in COUNTS:
         if list(getattr(run, name)) != list(getattr(reference, name)):
             found.append(f"{name}: {list(getattr(run, name))} != {list(getattr(reference, name))}")
     if run.step_kv_blocks is not None and list(run.step_kv_blocks) != list(

@@ -13,9 +13,8 @@ from course.serving.engine.pools import PoolsRun, simulate_pools
 from course.serving.engine.service import simulate_service
 from course.serving.engine.service_run import ServiceRun
 from course.serving.pricing.linear import LinearStepCost
-from course.serving.workload import Workload
 from tests.reference_service import DEGRADE, FINISHED, Record
-from tests.serving.engine_cases import config_of, same_times
+from tests.serving.engine_cases import config_of, same_times, workload_of
 
 TIMES = ("sent_s", "scheduled_s", "first_token_s", "end_s")
 # The run's name of a column, and the reference's.
@@ -29,21 +28,10 @@ COUNTS = {
     "computed_tokens": "computed_tokens",
     "recomputed_tokens": "recomputed_tokens",
     "preemptions": "preemptions",
+    "prefix_hit_tokens": "prefix_hit_tokens",
+    "recovered_tokens": "recovered_tokens",
 }
 STEPS = ("step_prefill_tokens", "step_decode_seqs", "step_kv_blocks")
-
-
-def workload_of(case: dict[str, Any]) -> Workload:
-    """The case's requests."""
-    return Workload(
-        arrival_s=case.get("arrival_s", [0.0] * len(case["prompt_tokens"])),
-        prompt_tokens=case["prompt_tokens"],
-        output_tokens=case["output_tokens"],
-        predicted_output_tokens=case.get("predicted_output_tokens"),
-        priority=case.get("priority"),
-        cached_prefix_tokens=case.get("cached_prefix_tokens"),
-        label=case.get("label"),
-    )
 
 
 def admission_of(case: dict[str, Any]) -> Admission | PythonAdmission | None:
