@@ -222,12 +222,13 @@ def dials_of_today(draw: st.DrawFn, case: dict[str, Any], dial: str | None) -> d
     plain = continuous and case.get("order", "fcfs") == "fcfs" and not case.get("long_prompts")
     if wanted("sglang", 1, plain):
         case["batching"] = "sglang"
-        case["new_token_ratio"] = draw(st.sampled_from([0.0, 0.3, 0.5, 0.7, 1.0]))
+        case["new_token_ratio"] = draw(st.sampled_from([0.0, 0.0, 0.3, 0.7, 1.0]))
         # Below most prompts, so that they go in pieces.
         case["max_num_batched_tokens"] = draw(st.sampled_from([3, 5, 8, 16, 40]))
+        case["max_num_seqs"] = draw(st.sampled_from([2, 3, 4, 8]))
     case["scheduler_reserve_full_isl"] = wanted("whole", 3)
-    bounded = dial in ("whole", "watermark", "caching", "sglang")
-    if bounded and case.get("num_kv_blocks") is None:
+    bounded = dial in ("whole", "watermark", "caching")
+    if dial == "sglang" or (bounded and case.get("num_kv_blocks") is None):
         case |= draw(kv_limits(case["prompt_tokens"], case["output_tokens"], True))
     limited = case.get("num_kv_blocks") is not None
     if wanted("watermark", 1, limited):

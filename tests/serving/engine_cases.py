@@ -36,8 +36,6 @@ DIALS = (
 COUNTS = (
     "status",
     "preemptions",
-    "prefix_hit_tokens",
-    "recovered_tokens",
     "step_prefill_tokens",
     "step_decode_seqs",
 )
@@ -130,7 +128,8 @@ def differences(run: Run, reference: Any) -> list[str]:
     for name in ("arrival_s", "scheduled_s", "first_token_s", "finish_s", "step_end_s"):
         if not same_times(getattr(run, name), getattr(reference, name)):
             found.append(f"{name}: {getattr(run, name)} != {getattr(reference, name)}")
-    for name in COUNTS:
+    found_by_cache = ("prefix_hit_tokens", "recovered_tokens")
+    for name in (*COUNTS, *(found_by_cache if run.config.enable_prefix_caching else ())):
         if list(getattr(run, name)) != list(getattr(reference, name)):
             found.append(f"{name}: {list(getattr(run, name))} != {list(getattr(reference, name))}")
     if run.step_kv_blocks is not None and list(run.step_kv_blocks) != list(

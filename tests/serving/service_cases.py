@@ -28,9 +28,8 @@ COUNTS = {
     "computed_tokens": "computed_tokens",
     "recomputed_tokens": "recomputed_tokens",
     "preemptions": "preemptions",
-    "prefix_hit_tokens": "prefix_hit_tokens",
-    "recovered_tokens": "recovered_tokens",
 }
+FOUND_BY_CACHE = ("prefix_hit_tokens", "recovered_tokens")
 STEPS = ("step_prefill_tokens", "step_decode_seqs", "step_kv_blocks")
 
 
@@ -99,6 +98,9 @@ def service_differences(run: ServiceRun, reference: Record) -> list[str]:
     for name, theirs in COUNTS.items():
         ours = getattr(run.attempts, name)
         compare(f"attempts.{name}", ours, reference.column(theirs), times=False)
+    if run.config.enable_prefix_caching:
+        for name in FOUND_BY_CACHE:
+            compare(name, getattr(run.attempts, name), reference.column(name), times=False)
     compare("step_end_s", run.step_end_s, reference.step_end_s, times=True)
     for name in STEPS:
         ours = getattr(run, name)
