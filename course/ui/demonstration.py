@@ -106,7 +106,8 @@ class Demonstration(Generic[P, R]):
     ``tables`` gives the numbers of a result for those who want them: columns by name, or several
     such tables, which are stacked. ``idle`` names the parameters that make no difference at the
     others' values; their controls are greyed out. Where ``remembers`` is False, what an earlier
-    opening computed is computed anew.
+    opening computed is computed anew. ``filmed`` gives the simulations behind parameters, by name,
+    where there are some that can be watched.
     """
 
     call: str
@@ -121,6 +122,7 @@ class Demonstration(Generic[P, R]):
     prediction: Prediction[R] | None = None
     idle: Callable[[P], Collection[str]] = lambda parameters: ()
     remembers: bool = True
+    filmed: Callable[[P], Mapping[str, Any]] | None = None
     _memo: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     def result(self, parameters: P) -> R:
@@ -152,6 +154,15 @@ class Demonstration(Generic[P, R]):
         raise ValueError(
             f"there is no preset {name!r}; {hint}There are: {[p.name for p in self.presets]}"
         )
+
+    def runs(self, preset: str | None = None, **values: Any) -> Mapping[str, Any]:
+        """Return the simulations behind `preset` (the defaults without one), for `course.watch`.
+
+        Raises ValueError as `state`, and where there is none.
+        """
+        if self.filmed is None:
+            raise ValueError(f"{self.call} has no run that could be watched; try another explorer")
+        return self.filmed(self.state(preset, **values))
 
     def state(self, preset: str | None = None, **values: Any) -> P:
         """Return the parameter set of `preset` (the defaults without one), with `values` put in."""

@@ -28,6 +28,8 @@ from course import (
 from course.serving.engine import Run, ServiceRun
 from course.ui.film import Film, Place, film_of, pack
 from course.ui.watch import MODULE, Watch, in_words
+from tests.lanes import by_lane
+from tests.ui.explorers import every_explorer
 
 HERE = Path(__file__).parent / "watch"
 NODE = shutil.which("node")
@@ -198,3 +200,24 @@ def test_what_is_out_of_range_is_refused(options: dict[str, Any], words: str) ->
     """If it failed, an animation would open beside its run."""
     with pytest.raises(ValueError, match=words):
         course.watch(**{"run": by_hand(), **options})
+
+
+FILMED = [explorer for explorer in every_explorer().values() if explorer.filmed]
+
+
+@pytest.mark.parametrize("explorer", FILMED, ids=[explorer.call for explorer in FILMED])
+def test_every_preset_can_be_watched(explorer: Any) -> None:
+    """If it failed, the button of an explorer would open nothing."""
+    assert explorer.presets
+    for preset in explorer.presets[: by_lane(quick=1, whole=2, deep=None)]:
+        runs = explorer.runs(preset.name)
+        for name, run in runs.items():
+            assert name
+            assert film_of(run).bodies.request.size
+
+
+def test_an_explorer_without_a_run_says_so() -> None:
+    """If it failed, a student would meet a stack of the inside."""
+    silent = next(one for one in every_explorer().values() if one.filmed is None)
+    with pytest.raises(ValueError, match="has no run that could be watched"):
+        silent.runs()

@@ -8,7 +8,7 @@ import numpy as np
 
 from course.figures.ch00.one_request import OneRequest, OneRequestPicture
 from course.serving import catalog
-from course.serving.engine import EngineConfig, simulate
+from course.serving.engine import EngineConfig, Run, simulate
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, Table, choice, count
@@ -44,11 +44,15 @@ class OneRequestParameters:
     )
 
 
-def _one_request(p: OneRequestParameters) -> OneRequest:
-    model = catalog.model(_MODEL)
+def run_of(p: OneRequestParameters) -> Run:
+    """Return the run of the one request."""
     work = Workload([0.0], [p.prompt_tokens], [p.output_tokens])
     config = EngineConfig(max_num_seqs=1, max_num_batched_tokens=p.budget_tokens)
-    run = simulate(work, RooflineStepCost(model, p.gpu), config)
+    return simulate(work, RooflineStepCost(_MODEL, p.gpu), config)
+
+
+def _one_request(p: OneRequestParameters) -> OneRequest:
+    run = run_of(p)
     prefill = np.asarray(run.step_prefill_tokens)
     return OneRequest(
         prompt_tokens=p.prompt_tokens,
@@ -61,7 +65,7 @@ def _one_request(p: OneRequestParameters) -> OneRequest:
         ttft_s=float(run.ttft_s[0]),
         tpot_s=float(run.tpot_s[0]),
         e2e_s=float(run.e2e_s[0]),
-        kv_bytes_per_token=model.kv_bytes_per_token(),
+        kv_bytes_per_token=catalog.model(_MODEL).kv_bytes_per_token(),
     )
 
 
@@ -98,6 +102,7 @@ one_request = Explorer(
     title="One request, step by step: prefill, then one token a step",
     parameters=OneRequestParameters,
     compute=_one_request,
+    filmed=lambda p: {"One request alone": run_of(p)},
     drawing=OneRequestPicture,
     narrate=_one_request_words,
     alt=(

@@ -10,7 +10,7 @@ import numpy as np
 
 from course.figures.ch00.tension import LoadCurve, Tension, TensionPicture
 from course.serving import catalog
-from course.serving.engine import EngineConfig, simulate_closed
+from course.serving.engine import EngineConfig, Run, simulate_closed
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Workload
 from course.ui import Explorer, Prediction, Preset, Table, choice, slider, stops
@@ -77,8 +77,7 @@ class _Level:
         return self.good_share(p) * self.finished_per_s
 
 
-@lru_cache(maxsize=512)
-def _level(users: int, lengths: tuple[int, int]) -> _Level:
+def run_of(users: int, lengths: tuple[int, int]) -> Run:
     """Simulate `users` in a closed loop, from an empty server until the last answer."""
     requests = max(_ROUNDS * users, _LEAST_REQUESTS)
     prompt, output = lengths
@@ -86,8 +85,13 @@ def _level(users: int, lengths: tuple[int, int]) -> _Level:
     config = EngineConfig(
         max_num_seqs=SEATS, max_num_batched_tokens=8192, num_kv_blocks=KV_TOKENS // BLOCK
     )
-    cost = RooflineStepCost(MODEL, GPU)
-    run = simulate_closed(users, 0.0, work, cost, config)
+    return simulate_closed(users, 0.0, work, RooflineStepCost(MODEL, GPU), config)
+
+
+@lru_cache(maxsize=512)
+def _level(users: int, lengths: tuple[int, int]) -> _Level:
+    run = run_of(users, lengths)
+    requests, output = len(run), lengths[1]
     ttft, tpot = np.asarray(run.ttft_s), np.asarray(run.tpot_s)
     duration = float(run.finish_s.max())
     ttft_p95, tpot_p95 = (float(np.quantile(times, _QUANTILE)) for times in (ttft, tpot))
@@ -200,6 +204,7 @@ tension = Explorer(
     title="The whole tension: Qwen3-8B on one H100, more and more users",
     parameters=TensionParameters,
     compute=_tension,
+    filmed=lambda p: {f"{p.users} users": run_of(p.users, p.lengths)},
     drawing=TensionPicture,
     narrate=_tension_words,
     alt=(

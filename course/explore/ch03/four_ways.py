@@ -121,13 +121,16 @@ def batching_of(way: str, seats: int, window_s: float) -> modes.Batching:
     return made[way]
 
 
-@lru_cache(maxsize=128)
-def _ran(way: str, requests: FourWaysParameters) -> WayRun:
-    """One way's run of these requests (`ways` and `played` of which do not matter here)."""
-    p = requests
+def run_of(way: str, p: FourWaysParameters) -> Run:
+    """Return one way's run of the requests (`ways` and `played` do not matter here)."""
     batching = batching_of(way, p.seats, p.window_ms / 1e3)
     config = EngineConfig(max_num_seqs=p.seats, max_num_batched_tokens=_BUDGET, batching=batching)
-    run = simulate(work_of(p), _cost(), config)
+    return simulate(work_of(p), _cost(), config)
+
+
+@lru_cache(maxsize=128)
+def _ran(way: str, p: FourWaysParameters) -> WayRun:
+    run = run_of(way, p)
     starts, idle_from = _busy_periods(run)
     slot_end = run.finish_s.copy()
     if run.batch is not None:
@@ -297,6 +300,7 @@ four_ways = Explorer(
     title="Four ways to batch: the same requests on the same card",
     parameters=FourWaysParameters,
     compute=_four_ways,
+    filmed=lambda p: {_name(way, p): run_of(way, p) for way in p.ways},
     drawing=FourWaysPicture,
     narrate=_words,
     alt=(

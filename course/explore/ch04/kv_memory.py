@@ -186,6 +186,18 @@ def run_of(
     return simulate(work, cost_of(server), config)
 
 
+def _films(p: KvMemoryParameters) -> dict[str, Run]:
+    """Return the runs that are watched: the seats that are set, and as many as fit."""
+    server = _server(p)
+    fit = fit_of(blocks_of(server), sum(p.lengths))
+    if fit == 0:
+        return {}
+    return {
+        f"{seats} seats": run_of(server, p.lengths, p.load, p.hit_share, p.seed, seats)
+        for seats in dict.fromkeys((p.seats, min(p.seats, fit)))
+    }
+
+
 def recomputed_share(run: Run) -> float:
     """Return the share of all computed tokens that had been computed before.
 
@@ -358,6 +370,7 @@ kv_memory = Explorer(
     title="KV memory: how many sequences fit, and what one more does",
     parameters=KvMemoryParameters,
     compute=_kv_memory,
+    filmed=_films,
     drawing=KvMemoryPicture,
     narrate=_words,
     alt=(

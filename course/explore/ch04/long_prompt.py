@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from course.figures.ch04.long_prompt import LongPrompt, LongPromptPicture, Outcome, Window
+from course.serving.engine import LengthRun, Run, ServiceRun
 from course.serving.scenes.long_prompts import (
     EVERY_S,
     OWN_QUEUE,
@@ -18,6 +19,7 @@ from course.serving.scenes.long_prompts import (
     Dials,
     Treated,
     chats_and_documents,
+    served,
     treat,
 )
 from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
@@ -73,12 +75,29 @@ def _ran(
 
 def treated(p: LongPromptParameters, remedy: str) -> Treated:
     """Return the run of one remedy; dials that it does not ask for do not make it run again."""
-    dials = Dials()
-    if remedy == OWN_QUEUE:
-        dials = Dials(chunk_tokens=p.chunk_tokens, at_once=p.at_once)
-    elif remedy == SHORTEST_LIMITED:
-        dials = Dials(max_wait_s=p.max_wait_s)
+    dials = _dials(p, remedy)
     return _ran(remedy, p.documents, p.document_tokens, p.chat_rate_per_s, p.seed, dials)
+
+
+def _dials(p: LongPromptParameters, remedy: str) -> Dials:
+    """Return the dials that a remedy asks for."""
+    if remedy == OWN_QUEUE:
+        return Dials(chunk_tokens=p.chunk_tokens, at_once=p.at_once)
+    return Dials(max_wait_s=p.max_wait_s) if remedy == SHORTEST_LIMITED else Dials()
+
+
+def _films(p: LongPromptParameters) -> dict[str, Run | ServiceRun]:
+    """Return the runs that are watched: that of the remedy, after that of none."""
+    work = chats_and_documents(p.chat_rate_per_s, p.documents, p.seed, p.document_tokens)
+    found: dict[str, Run | ServiceRun] = {}
+    for remedy in dict.fromkeys((REMEDIES[0], p.remedy)):
+        run = served(remedy, work, _dials(p, remedy))
+        if isinstance(run, LengthRun):
+            found |= {f"{remedy}: the chats' card": run.short}
+            found |= {f"{remedy}: the documents' card": run.long}
+        else:
+            found[remedy] = run
+    return found
 
 
 def _idle(p: LongPromptParameters) -> tuple[str, ...]:
@@ -218,6 +237,7 @@ long_prompt = Explorer(
     title="One 20,000-token prompt among chats",
     parameters=LongPromptParameters,
     compute=_long_prompt,
+    filmed=_films,
     drawing=LongPromptPicture,
     narrate=_words,
     alt=(

@@ -99,6 +99,12 @@ def run_of(
     )
 
 
+def _films(p: OverloadParameters) -> dict[str, ServiceRun]:
+    """Return the runs that are watched: behind the gate that is set, and behind none."""
+    rest = (p.max_wait_s, p.rate_per_s, p.burst_factor, p.burst_s, p.noticed, p.seed)
+    return {gate: run_of(gate, *rest) for gate in dict.fromkeys((p.gate, OPEN))}
+
+
 @lru_cache(maxsize=64)
 def load_curve(gate: str, max_wait_s: float, noticed: bool, seed: int) -> LoadCurve:
     """Return goodput and attainment of that gate at each of some steady loads.
@@ -246,6 +252,7 @@ overload = Explorer(
     title="Overload with and without admission",
     parameters=OverloadParameters,
     compute=_overload,
+    filmed=_films,
     drawing=OverloadPicture,
     narrate=_words,
     alt=(

@@ -210,6 +210,7 @@ retry_storm = Explorer(
     title="Retry storm: the burst ends, and then?",
     parameters=RetryStormParameters,
     compute=_retry_storm,
+    filmed=lambda p: {"The storm": run_of(p)},
     drawing=RetryStormPicture,
     narrate=_words,
     alt=(

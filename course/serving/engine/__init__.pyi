@@ -13,6 +13,7 @@ from .clients import Users as Users
 from .config import EngineConfig as EngineConfig
 from .config import Speculation as Speculation
 from .orders import OrderKey as OrderKey
+from .pools import LengthRun as LengthRun
 from .pools import PoolsRun as PoolsRun
 from .pools import simulate_by_length as simulate_by_length
 from .pools import simulate_pools as simulate_pools

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from course.serving.engine import (
     EngineConfig,
+    LengthRun,
     LongPrompts,
-    Run,
     ServiceRun,
     orders,
     simulate_by_length,
@@ -169,21 +169,35 @@ def treat(remedy: str, work: Workload, dials: Dials | None = None, seats: int = 
     >>> bool(own.short_ttft_s.max() < 0.5 * nobody.short_ttft_s.max())
     True
     """
+    run = served(remedy, work, dials, seats)
+    is_long = work.prompt_tokens > (dials or Dials()).over_tokens
+    if isinstance(run, LengthRun):
+        return _on_two_cards(remedy, run, is_long)
+    return _treated(remedy, run, is_long)
+
+
+def served(
+    remedy: str, work: Workload, dials: Dials | None = None, seats: int = SEATS
+) -> ServiceRun | LengthRun:
+    """Return the run behind `treat`, on one card or on two; raises ValueError as it does.
+
+    >>> len(served(NO_REMEDY, chats_and_documents(20.0, 3).first(40)))
+    40
+    """
     if remedy not in REMEDIES:
         raise ValueError(f"remedy={remedy!r} is not known; give one of {list(REMEDIES)}")
     d = dials or Dials()
     config = EngineConfig(max_num_seqs=seats, max_num_batched_tokens=BUDGET)
-    is_long = work.prompt_tokens > d.over_tokens
     if remedy == OWN_POOL:
-        return _on_two_cards(remedy, work, d, config, is_long)
+        engine = (server(), config)
+        return simulate_by_length(work, d.over_tokens, engine, engine)
     own_queue = None
     if remedy == OWN_QUEUE:
         own_queue = LongPrompts(d.over_tokens, chunk_tokens=d.chunk_tokens, max_running=d.at_once)
     if remedy in (SHORTEST_FIRST, SHORTEST_LIMITED):
         limit_s = d.max_wait_s if remedy == SHORTEST_LIMITED else None
         work, config = by_prompt(work), replace(config, order=orders.sjf(limit_s))
-    run = simulate_service(work, server(), config, long_prompts=own_queue)
-    return _treated(remedy, run, is_long)
+    return simulate_service(work, server(), config, long_prompts=own_queue)
 
 
 def by_prompt(work: Workload) -> Workload:
@@ -208,12 +222,8 @@ def _treated(remedy: str, run: ServiceRun, is_long: BoolArray) -> Treated:
     )
 
 
-def _on_two_cards(
-    remedy: str, work: Workload, dials: Dials, config: EngineConfig, is_long: BoolArray
-) -> Treated:
-    engine = (server(), config)
-    run = simulate_by_length(work, dials.over_tokens, engine, engine)
-    scheduled_s = np.empty(len(work))
+def _on_two_cards(remedy: str, run: LengthRun, is_long: BoolArray) -> Treated:
+    scheduled_s = np.empty(len(run))
     scheduled_s[~is_long], scheduled_s[is_long] = run.short.scheduled_s, run.long.scheduled_s
     return Treated(
         remedy=remedy,
@@ -222,27 +232,12 @@ def _on_two_cards(
         scheduled_s=scheduled_s,
         first_token_s=run.first_token_s,
         end_s=run.finish_s,
-        step_start_s=step_starts(run.short),
+        step_start_s=run.short.step_start_s,
         step_end_s=run.short.step_end_s,
         step_decode_seqs=run.short.step_decode_seqs,
-        other_start_s=step_starts(run.long),
+        other_start_s=run.long.step_start_s,
         other_end_s=run.long.step_end_s,
     )
-
-
-def step_starts(run: Run) -> FloatArray:
-    """Return when each step of a run began: at the end of the one before, or out of idleness.
-
-    >>> from course import EngineConfig, LinearStepCost, simulate
-    >>> work = Workload([0.0, 5.0], [1, 1], [2, 1])
-    >>> step_starts(simulate(work, LinearStepCost(fixed_s=1.0), EngineConfig())).tolist()
-    [0.0, 1.0, 5.0]
-    """
-    starts = np.concatenate([[0.0], run.step_end_s[:-1]])
-    first_s = run.scheduled_s[np.isfinite(run.scheduled_s)]
-    step = np.searchsorted(run.step_end_s, first_s, side="right")
-    np.maximum.at(starts, step, first_s)
-    return starts
 
 
 def step_gap_quantile(step_s: FloatArray, decoding: npt.NDArray[np.integer], share: float) -> float:
