@@ -6,7 +6,7 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -168,12 +168,17 @@ def grade(
     csv: Annotated[Path, typer.Option(help="Where the table goes")] = Path("grades.csv"),
 ) -> None:
     """Grade every notebook below a folder, each in a process of its own, into a CSV."""
-    from course.exercises.grading import TAMPER_NOTICE, grade_folder, limits_in_force
+    from course.exercises.grading import TAMPER_NOTICE, Result, grade_folder, limits_in_force
 
     check_sources([folder], folder=True)
     check_targets({}, {"--csv": csv})
     typer.echo(limits_in_force())
-    results = grade_folder(folder, csv)
+
+    def show(results: Sequence[Result]) -> None:
+        passed = sum(result.passed for result in results)
+        typer.echo(f"  {results[0].notebook}: {passed} of {len(results)} passed")
+
+    results = grade_folder(folder, csv, done=show)
     passed = sum(result.passed for result in results)
     typer.echo(f"{passed} of {len(results)} exercises passed; the table is in {csv}")
     typer.echo(TAMPER_NOTICE)
