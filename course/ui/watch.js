@@ -826,7 +826,10 @@ export function mount(element, { films, title, from_s, speed: wanted }, options 
     // before it stood on the page it had no ground to go by
     if (isDark(element) !== (ink === DARK)) theme();
     if (box && box.width === width) return;
-    const height = width < 620 ? 480 : Math.round(Math.min(Math.max(width * 0.36, 300), 400));
+    // a server of few seats needs no more room than they take
+    const seats = Math.max(...films.map((one) => one.seats));
+    const most = Math.min(400, 230 + 44 * seats);
+    const height = width < 620 ? 480 : Math.round(Math.min(Math.max(width * 0.36, 274), most));
     const sharp = globalThis.devicePixelRatio || 1;
     Object.assign(canvas, { width: width * sharp, height: height * sharp });
     canvas.style.height = `${height}px`;
