@@ -6,7 +6,7 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -168,17 +168,12 @@ def grade(
     csv: Annotated[Path, typer.Option(help="Where the table goes")] = Path("grades.csv"),
 ) -> None:
     """Grade every notebook below a folder, each in a process of its own, into a CSV."""
-    from course.exercises.grading import TAMPER_NOTICE, Result, grade_folder, limits_in_force
+    from course.exercises.grading import TAMPER_NOTICE, grade_folder, limits_in_force
 
     check_sources([folder], folder=True)
     check_targets({}, {"--csv": csv})
     typer.echo(limits_in_force())
-
-    def show(results: Sequence[Result]) -> None:
-        passed = sum(result.passed for result in results)
-        typer.echo(f"  {results[0].notebook}: {passed} of {len(results)} passed")
-
-    results = grade_folder(folder, csv, done=show)
+    results = grade_folder(folder, csv)
     passed = sum(result.passed for result in results)
     typer.echo(f"{passed} of {len(results)} exercises passed; the table is in {csv}")
     typer.echo(TAMPER_NOTICE)
@@ -201,17 +196,29 @@ def audit(
 
 @app.command()
 def replay(
+    halves: Annotated[
+        bool, typer.Option(help="Fit the price to each log's first half, judge by the second")
+    ] = False,
     write: Annotated[bool, typer.Option(help="Also write the committed table anew")] = False,
 ) -> None:
     """Replay two real vLLM logs in the engine, and print simulated against measured."""
     from course.commands.replay import write_table
     from course.paths import DATA, need_clone
-    from course.serving.validation import COMMITTED, LOGS, RULES, replay_text
+    from course.serving.validation import (
+        COMMITTED,
+        LOGS,
+        RULES,
+        fit_first_half,
+        halves_text,
+        replay_text,
+    )
     from course.serving.validation import replay as replayed
 
     if write:
         need_clone("--write")
         check_targets({}, {"--write": DATA / COMMITTED})
     typer.echo("\n\n".join(replay_text(replayed(log, rule)) for log in LOGS for rule in RULES))
+    if halves:
+        typer.echo("\n" + "\n\n".join(halves_text(log, fit_first_half(log)) for log in LOGS))
     if write:
         typer.echo(f"written to {write_table()}")

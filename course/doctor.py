@@ -51,43 +51,25 @@ def examine(words: Sequence[str] = (), progress: Progress = lambda _: None) -> I
     `words` are what JupyterLab would be started with; `progress` gets a line where one waits.
     """
     looks: list[Callable[[], Iterator[Finding]]] = [
-        _python, lambda: _user(words), _folders, _files, _memory, _offline, _desk, _packages,
+        _python, lambda: _user(words), _folders, _packages, _files, _widgets, _memory, _gpu,
+        _offline, _desk, lambda: _compiled_code(progress), _matplotlib, lambda: _kernel(progress),
     ]  # fmt: skip
-    trials: list[Callable[[], Iterator[Finding]]] = [
-        _widgets, _gpu, lambda: _compiled_code(progress), _matplotlib, lambda: _kernel(progress),
-    ]  # fmt: skip
-    whole = True
     for look in looks:
-        for finding in _examined(look):
-            whole = whole and not (look is _packages and finding.ok is False)
-            yield finding
-    if not whole:
-        yield Finding("kernel", None, "not tried, as nothing else is, while packages are missing")
-        return
-    for look in trials:
-        yield from _examined(look)
-
-
-def _examined(look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    try:
-        yield from look()
-    except Exception as error:
-        words = f"an examination itself failed: {type(error).__name__}: {error}"
-        yield Finding("doctor", False, words, install())
+        try:
+            yield from look()
+        except Exception as error:
+            kind = type(error).__name__
+            yield Finding(
+                "doctor", False, f"an examination itself failed: {kind}: {error}", install()
+            )
 
 
 def install() -> str:
-    """The command that installs the course, whatever was done before.
-
-    Into this very Python; a clone's system Python is left alone, and has an environment made.
-    """
+    """The command that installs the course into this very Python, whatever was done before."""
     python = shlex.quote(sys.executable)
-    if INSTALLED:
+    if not (ROOT / "pyproject.toml").exists():
         return f"{python} -m pip install --force-reinstall {machine.NAME}"
-    here = f"cd {shlex.quote(str(ROOT))}"
-    if sys.prefix == sys.base_prefix:
-        return f"{here} && {python} start.py install"
-    return f"{here} && {python} -m pip install -c constraints.txt -e ."
+    return f"cd {shlex.quote(str(ROOT))} && {python} -m pip install -c constraints.txt -e ."
 
 
 def _python() -> Iterator[Finding]:
@@ -95,14 +77,7 @@ def _python() -> Iterator[Finding]:
     where = f"{version} on {platform.system()} {platform.machine()}, {sys.executable}"
     yield Finding("Python", True, where)
     if sys.prefix == sys.base_prefix:
-        own = Path(machine.python_in(str(ROOT / ".venv")))
-        if own.exists():
-            mend = f"{shlex.quote(str(own))} -m course doctor"
-            yield Finding(
-                "environment", False, "this is not the Python of .venv; ask that one", mend
-            )
-        else:
-            yield Finding("environment", None, "not a virtual environment; `make lab` makes one")
+        yield Finding("environment", None, "not a virtual environment; `make lab` makes one")
         return
     elsewhere = machine.made_elsewhere(sys.prefix)
     if not elsewhere:
@@ -146,7 +121,7 @@ def _needs() -> list[str]:
 def _packages() -> Iterator[Finding]:
     if machine.lacking(sys.executable) is None:
         yield Finding("course", False, f"is not installed for {sys.executable}", install())
-    good, missing = [], []
+    good = []
     for need in _needs():
         match = _NEED.match(need)
         assert match is not None
@@ -154,23 +129,21 @@ def _packages() -> Iterator[Finding]:
         try:
             package = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            missing.append(name)
+            yield Finding(name, False, f"is missing; the course needs {need}", install())
             continue
         lost = sum(not _there(file) for file in package.files or ())
         if lost:
-            again = shlex.quote(f"{name}=={package.version}")
-            mend = (
-                f"{shlex.quote(sys.executable)} -m pip install --force-reinstall --no-deps {again}"
-            )
+            again = f"{name}=={package.version}"
+            python = shlex.quote(sys.executable)
+            mend = f"{python} -m pip install --force-reinstall --no-deps {shlex.quote(again)}"
             yield Finding(name, False, f"{lost} of its files are missing", mend)
         elif not _within(package.version, ranges):
             yield Finding(name, False, f"{package.version} is outside {ranges.strip()}", install())
         else:
             good.append(f"{name} {package.version}")
-    if missing:
-        yield Finding("packages", False, f"missing: {', '.join(missing)}", install())
-    if good:
-        yield Finding("packages", True, f"{len(good)} as they should be: {', '.join(good)}")
+    yield Finding(
+        "packages", bool(good) or None, f"{len(good)} as they should be: {', '.join(good)}"
+    )
 
 
 def _there(file: Any) -> bool:

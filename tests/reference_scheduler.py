@@ -58,7 +58,7 @@ class Dials:
     order: str = "fcfs"  # fcfs, sjf, priority
     max_wait_s: float | None = None  # of sjf
     ageing_s: float | None = None  # of priority
-    scheduler_reserve_full_isl: bool = False
+    scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
     enable_prefix_caching: bool = False
     async_scheduling: bool = False

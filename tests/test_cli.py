@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -118,29 +117,3 @@ def test_h_asks_for_help_everywhere(words: list[str]) -> None:
     done = CliRunner().invoke(cli.app, [*words, "-h"])
     assert done.exit_code == 0
     assert "--help" in done.output
-
-
-def test_grading_a_class_says_a_line_a_notebook_as_it_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A minute without a sign, and people think that it hangs."""
-    from course.exercises import grading
-
-    heard: list[str] = []
-    monkeypatch.setattr(cli.typer, "echo", heard.append)
-
-    def graded(
-        folder: Path, csv: Path, *, done: Callable[[list[grading.Result]], None]
-    ) -> list[grading.Result]:
-        results = [
-            grading.Result("ann/00.ipynb", number, "title", "core", mark)
-            for number, mark in (("0.1", "passed"), ("0.2", "failed"))
-        ]
-        assert len(heard) == 1
-        done(results)
-        assert heard[1:] == ["  ann/00.ipynb: 1 of 2 passed"]
-        return results
-
-    monkeypatch.setattr(grading, "grade_folder", graded)
-    cli.grade(tmp_path, tmp_path / "grades.csv")
-    assert heard[2].startswith("1 of 2 exercises passed")

@@ -110,7 +110,7 @@ def test_a_folder_that_cannot_be_written_costs_a_sentence_and_nothing_else(
     assert records.records()[0]["2.1"].attempts == 2
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write anywhere")
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_costs_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

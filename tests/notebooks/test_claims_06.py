@@ -123,9 +123,9 @@ def test_what_moves_the_knee(prose: str) -> None:
     chat = shown("ramp", "Chat on an H100")
     for preset, held, most in (
         ("Chat on an H100", "19.6 requests/s", "4,450"),
-        ("Long documents", "2.9 requests/s", "1,040"),
+        ("Long documents", "2.8 requests/s", "1,120"),
         ("Short-prompt peak", "83.0 requests/s", "19,200"),
-        ("Less memory for KV", "7.4 requests/s", "2,370"),
+        ("Less memory for KV", "8.4 requests/s", "2,470"),
         ("Another schedule", "18.0 requests/s", "4,250"),
     ):
         assert f"| {held} | {most} |" in prose
@@ -146,7 +146,7 @@ def test_what_moves_the_knee(prose: str) -> None:
     assert "a fifth of the cards" in prose
     brochure = shown("ramp", "Short-prompt peak")
     assert brochure.most_tokens_per_s / chat.held_tokens_per_s == pytest.approx(5.2, abs=0.1)
-    assert "it is anything from 2.9 to 83.0" in prose
+    assert "it is anything from 2.8 to 83.0" in prose
     assert shown("ramp", "Less memory for KV").curve.preemptions.max() > 100
     assert "310 ms against 331 ms at 16 requests/s" in prose
     assert "37.8 ms against 31.4 ms a token" in prose
@@ -235,8 +235,10 @@ def test_measured_sweeps(prose: str) -> None:
 def test_predicted_knees(prose: str) -> None:
     """The lesson says how far a computed knee may be believed."""
     ratios = knees_frame(predicted_knees())["ratio"]
-    assert "Four of the seven come out within 8 %" in prose
-    assert sorted((ratios - 1).abs() < 0.08) == [False] * 3 + [True] * 4
+    assert "Three of the seven come out within 7 %, the longest prompts 10 % too high" in prose
+    assert sorted((ratios - 1).abs() < 0.07) == [False] * 4 + [True] * 3
+    (long_prompts,) = (ratio for name, ratio in ratios.items() if "8192 tokens in" in name)
+    assert round(long_prompts, 2) == 1.10
     assert "off by 19, 25 and 30 %, and they are just the three with answers of only 128" in prose
     off = (ratios - 1).abs().sort_values()[4:]
     assert [round(100 * x) for x in off] == [19, 25, 30]

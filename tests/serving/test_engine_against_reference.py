@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from course.serving.engine import simulation
-from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases
+from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases, today_cases
 from tests.lanes import examples
 from tests.reference_engine import run_case
 from tests.serving.engine_cases import differences, not_static, run_of
@@ -80,4 +80,18 @@ def test_the_general_loop(case: dict[str, Any]) -> None:
 @settings(EASY, max_examples=examples(100))
 @given(engine_cases(closed=None))
 def test_the_plain_loops(case: dict[str, Any]) -> None:
+    check(case, compiled=False)
+
+
+@settings(EASY, max_examples=examples(1500))
+@given(today_cases())
+def test_todays_dials(case: dict[str, Any]) -> None:
+    """Whole sequences, watermark, names of blocks, asynchrony, SGLang's way, guesses, front end."""
+    check(case)
+
+
+@settings(EASY, max_examples=examples(300))
+@given(today_cases())
+def test_todays_dials_uncompiled(case: dict[str, Any]) -> None:
+    """A student's own order runs in the plain loop."""
     check(case, compiled=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from course.serving._arguments import LARGEST_TOKENS, at_least, of_kind, whole
 from course.serving.engine.modes import Batching, as_batching
 from course.serving.engine.orders import FirstCome, OrderKey, as_order
+from course.serving.engine.servers import defaults_of
 
 _SWITCHES = (
     "enable_chunked_prefill",
@@ -94,7 +96,7 @@ class EngineConfig:
     block_size: int = 16
     batching: Batching | str = "continuous"
     order: OrderKey | str = "fcfs"
-    scheduler_reserve_full_isl: bool = False
+    scheduler_reserve_full_isl: bool = True
     watermark: float = 0.0
     enable_prefix_caching: bool = False
     async_scheduling: bool = False
@@ -125,6 +127,24 @@ class EngineConfig:
         object.__setattr__(self, "order", as_order(self.order))
         self._check_batch_size()
         self._check_together()
+
+    @classmethod
+    def like(
+        cls, version: str, num_kv_blocks: int | None, *, card_gib: float = 80.0, **changes: Any
+    ) -> EngineConfig:
+        """Return the defaults of a server's version, by name, with your own dials put in.
+
+        `num_kv_blocks`: what the server prints when it starts; vLLM keeps one of them for itself.
+        `card_gib`: the card's memory, on which some defaults hang. The versions, with the source
+        of each default, stand in `servers.VERSIONS`; what is simplified, in docs/schedulers.md.
+        Raises ValueError for a version that is not known.
+
+        >>> EngineConfig.like("vllm-0.19", 27_000, card_gib=24, max_num_seqs=128).async_scheduling
+        True
+        """
+        gib = at_least("card_gib", card_gib, above=True)
+        dials = defaults_of(version, gib) | {"num_kv_blocks": num_kv_blocks} | changes
+        return cls(**dials)
 
     def _check_batch_size(self) -> None:
         size = self.way.batch_size

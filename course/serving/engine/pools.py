@@ -215,6 +215,11 @@ def simulate_pools(
     # NaN sorts to the end; the sort is stable, so equal times go by request
     rows = np.argsort(transferred_s, kind="stable")[: int(goes_on.sum())]
     horizon = math.inf if horizon_s is None else at_least("horizon_s", horizon_s)
+    if then_config.enable_prefix_caching:
+        raise ValueError(
+            "decode has enable_prefix_caching=True, but its requests bring their prompts' KV with "
+            "them; switch it off there, and on in the prefill pool"
+        )
     setting = checked_setting(then_config, None, None, None, None, None, 0, horizon)
     second = run_setting(
         replace(work, predicted_output_tokens=guess).sent_at(rows, transferred_s[rows]),

@@ -76,7 +76,7 @@ def _judged_by(
         request = ArrivingRequest(
             index=row,
             attempt=attempt,
-            arrival_s=now_s,
+            arrival_s=sent_s,
             first_sent_s=first_joined_s - front_end_s,
             prompt_tokens=prompts[row],
             predicted_output_tokens=guesses[row],

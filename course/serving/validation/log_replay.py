@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,8 @@ LOGS = ("rtx-4090", "rtx-pro-6000")
 RULES = ("relative", "absolute", "parts")
 CHOSEN_RULE = "relative"
 COMMITTED = "vllm_logs/replayed.csv"
+LOGGED_VERSION = "vllm-0.19"
+"""What the logs' servers ran."""
 
 PRICES = tuple(LinearStepCost.__dataclass_fields__)
 """The five prices in the order of the features; the first is paid by every step."""
@@ -216,6 +218,13 @@ class ReplayTable:
         return int(self.run.preemptions.max())
 
     @cached_property
+    def ttft_distance(self) -> float:
+        """The largest distance between the two distribution functions of TTFT (Kolmogorov)."""
+        from scipy.stats import ks_2samp
+
+        return float(ks_2samp(self.run.ttft_s, self.log.ttft_s).statistic)
+
+    @cached_property
     def request_errors(self) -> dict[str, FloatArray]:
         """Simulated / measured − 1 of each request: `ttft`, `tpot`, `e2e`, shape (requests,)."""
         return {
@@ -261,27 +270,108 @@ def replay(log_name: str, rule: str = CHOSEN_RULE, *, compiled: bool = True) -> 
 
     >>> replayed = replay("rtx-4090")
     >>> [(f.figure, round(100 * f.error, 1)) for f in replayed.figures][:2]
-    [('ttft_mean', 3.2), ('ttft_p99', 3.8)]
+    [('ttft_mean', 0.0), ('ttft_p99', -0.2)]
     """
     log = vllm_log(log_name)
     fit = fit_iteration_times(iteration_times(log.gpu, log.source), rule)
-    work = Workload(log.arrival_s, log.prompt_tokens, log.output_tokens)
-    config = EngineConfig(
+    run = _run(log, fit.cost, compiled)
+    return ReplayTable(log, fit, run, _figures(log, run, np.ones(len(run), dtype=np.bool_)))
+
+
+def log_config(log: VllmLog) -> EngineConfig:
+    """Return the engine as the log's server was set: its version's defaults, its own dials.
+
+    One of vLLM's blocks is its null block, which no request gets. Where the log does not say how
+    many blocks there were, there were enough, and the cache, which shows only then, is off.
+
+    >>> log_config(vllm_log("rtx-4090")).num_kv_blocks
+    2587
+    """
+    blocks = log.num_kv_blocks
+    return EngineConfig.like(
+        LOGGED_VERSION,
+        blocks if blocks is None else blocks - 1,
+        enable_prefix_caching=blocks is not None,
         max_num_seqs=log.max_num_seqs,
         max_num_batched_tokens=log.max_num_batched_tokens,
-        enable_chunked_prefill=True,
-        num_kv_blocks=log.num_kv_blocks,
         block_size=log.block_size,
     )
-    run = simulate(work, fit.cost, config, compiled=compiled, progress=False)
+
+
+def _run(log: VllmLog, cost: LinearStepCost, compiled: bool = True) -> Run:
+    work = Workload(log.arrival_s, log.prompt_tokens, log.output_tokens)
+    return simulate(work, cost, log_config(log), compiled=compiled, progress=False)
+
+
+def _figures(log: VllmLog, run: Run, chosen: npt.NDArray[np.bool_]) -> tuple[ReplayedFigure, ...]:
+    """Return mean and P99 of the three latencies of the chosen requests, on both sides."""
     figures = []
     for name in ("ttft", "tpot", "e2e"):
-        measured = _sample(getattr(log, f"{name}_s"))
-        simulated = _sample(getattr(run, f"{name}_s"))
+        measured = _sample(getattr(log, f"{name}_s")[chosen])
+        simulated = _sample(getattr(run, f"{name}_s")[chosen])
         for statistic in ("mean", "p99"):
             pair = getattr(measured, statistic), getattr(simulated, statistic)
             figures.append(ReplayedFigure(f"{name}_{statistic}", *pair))
-    return ReplayTable(log, fit, run, tuple(figures))
+    return tuple(figures)
+
+
+@dataclass(frozen=True)
+class HalfFit:
+    """A log's second half, with the card's prices and with prices fitted to its first half.
+
+    `factors`: what the fit multiplies the card's prices by: of the fixed part, of prefill (tokens
+    and pairs), of decoding (sequences and KV tokens). `as_it_is`, `fitted`: figures of the
+    requests that arrived in the second half, with the card's prices and with the fitted ones.
+    """
+
+    factors: tuple[float, float, float]
+    as_it_is: tuple[ReplayedFigure, ...]
+    fitted: tuple[ReplayedFigure, ...]
+
+
+def fit_first_half(log_name: str) -> HalfFit:
+    """Fit three factors of the step's price to a log's first half, and judge by the second.
+
+    The factors make the sum of the squared relative errors of TTFT, TPOT and E2E, request by
+    request, small over the first half of the requests (Nelder and Mead, 1965); those of the second
+    half are simulated with them, but never looked at.
+
+    >>> [round(factor, 1) for factor in fit_first_half("rtx-pro-6000").factors][:1]
+    [1.0]
+    """
+    from scipy.optimize import minimize
+
+    log = vllm_log(log_name)
+    cost = fit_iteration_times(iteration_times(log.gpu, log.source)).cost
+    first = np.arange(log.arrival_s.size) < log.arrival_s.size // 2
+
+    def scaled(logs: npt.ArrayLike) -> LinearStepCost:
+        fixed, prefill, decode = np.exp(np.asarray(logs, dtype=np.float64)).tolist()
+        return LinearStepCost(
+            fixed_s=fixed * cost.fixed_s,
+            per_prefill_token_s=prefill * cost.per_prefill_token_s,
+            per_prefill_pair_s=prefill * cost.per_prefill_pair_s,
+            per_decode_seq_s=decode * cost.per_decode_seq_s,
+            per_kv_token_s=decode * cost.per_kv_token_s,
+        )
+
+    def loss(logs: npt.ArrayLike) -> float:
+        run = _run(log, scaled(logs))
+        errors = [
+            getattr(run, f"{name}_s")[first] / getattr(log, f"{name}_s")[first] - 1
+            for name in ("ttft", "tpot", "e2e")
+        ]
+        return float(np.square(errors).sum())
+
+    corners = np.vstack([np.zeros(3), 0.05 * np.eye(3)])
+    options: Any = {"maxfev": 150, "initial_simplex": corners}
+    best = minimize(loss, corners[0], method="Nelder-Mead", options=options).x
+    fixed, prefill, decode = np.exp(best).tolist()
+    return HalfFit(
+        (fixed, prefill, decode),
+        _figures(log, _run(log, cost), ~first),
+        _figures(log, _run(log, scaled(best)), ~first),
+    )
 
 
 def _sample(values: npt.NDArray[np.float64]) -> Distribution:
@@ -335,4 +425,28 @@ def replay_text(replayed: ReplayTable) -> str:
         if replayed.most_preemptions
         else "  preempted in the simulation: none"
     )
+    lines.append(
+        f"  TTFT of single requests: the distribution functions are {replayed.ttft_distance:.3f} "
+        "apart at most"
+    )
+    return "\n".join(lines)
+
+
+def halves_text(log_name: str, found: HalfFit) -> str:
+    """Return what prices fitted to a log's first half do for its second, for a terminal.
+
+    >>> print(halves_text("rtx-4090", fit_first_half("rtx-4090")).splitlines()[1])
+      figure      measured   card's prices   fitted to the first half
+    """
+    fixed, prefill, decode = found.factors
+    lines = [
+        f"{log_name}, its second half; fitted factors: fixed part {fixed:.3f}, prefill "
+        f"{prefill:.3f}, decode {decode:.3f}",
+        "  figure      measured   card's prices   fitted to the first half",
+    ]
+    lines += [
+        f"  {one.figure:<10} {one.measured_s:8.4f} s {100 * one.error:+13.1f} % "
+        f"{100 * other.error:+24.1f} %"
+        for one, other in zip(found.as_it_is, found.fitted, strict=True)
+    ]
     return "\n".join(lines)

@@ -861,7 +861,10 @@ def open_door(asked: Asked, terms: Terms, log: Attempts, server: Server, now_s: 
     """Let those who stand outside join the queue, while there is room for them inside."""
     at = server.at
     while at[OUTSIDE] > 0 and (
-        (kv_used(at, terms) < terms.watermark and at[QUEUED] < terms.seats - at[RUNNING])
+        (
+            kv_used(at, terms) < terms.watermark
+            and at[QUEUED] + at[UNSEEN] < terms.seats - at[RUNNING]
+        )
         or (at[RUNNING] == 0 and at[QUEUED] == 0)
     ):
         attempt = at[HEAD + DOOR]
@@ -1131,7 +1134,9 @@ def take_seat(
     log.stay_attempt[stay] = attempt
     log.stay_from[stay] = at[STEPS]
     log.stay_to[stay] = log.stay_ready[stay] = -1
-    if terms.handed and known - cached == 1 and log.preemptions[attempt] == 0:
+    # the rest of a recompute, or what comes with its prompt computed
+    is_decode = known - cached == 1 and log.emitted[attempt] > 0 and not terms.alone
+    if is_decode:
         log.stay_ready[stay] = -2 - at[STEPS]
     log.stay_cached[stay] = cached
     log.stay_emitted[stay] = log.emitted[attempt]
@@ -1164,7 +1169,6 @@ def take_seat(
     log.place[attempt] = RUNS
     seats.running[at[RUNNING]] = me
     at[RUNNING] += 1
-    is_decode = terms.handed and known - cached == 1 and log.preemptions[attempt] == 0
     count_chunk(at, seats, me, chunk, is_decode, 1)
 
 
@@ -1680,7 +1684,7 @@ def waits_until_s(asked: Asked, terms: Terms, log: Attempts, server: Server, now
         return now_s
     until_s = min(until_s, next_send_s(at, asked, terms, server))
     if terms.adaptive:
-        while log.sent_s[at[RECENT]] + 1.0 <= now_s:
+        while at[RECENT] < at[ATTEMPTS] and log.sent_s[at[RECENT]] + 1.0 <= now_s:
             at[RECENT] += 1
         recent = 0
         for attempt in range(at[RECENT], at[ATTEMPTS]):
@@ -1723,10 +1727,10 @@ def run_service(
             return ENDLESS
         if at[LEAVERS] > 0:
             notice_leavers(asked, terms, log, seats, pool, server)
-        if at[OUTSIDE] > 0:
-            open_door(asked, terms, log, server, limit_s)
         if at[UNSEEN] > 0 and at[RUNNING] + at[QUEUED] == 0:
             show_unseen(asked, terms, log, server)
+        if at[OUTSIDE] > 0:
+            open_door(asked, terms, log, server, limit_s)
         if at[RUNNING] + at[QUEUED] == 0:
             next_s = next_send_s(at, asked, terms, server)
             if next_s == INF:
