@@ -122,7 +122,24 @@ def made(extras: str) -> bool:
             os.rename(old, VENV)
         elif old:
             shutil.rmtree(old, ignore_errors=True)
-    return done
+    return done or (bool(old) and usable_all_the_same())
+
+
+def usable_all_the_same() -> bool:
+    """Whether an environment that was moved, and could not be built anew, serves for this time.
+
+    Its Python and packages are whole; only the way to the course must be told to all it starts.
+    """
+    python = machine.python_in(VENV)
+    version = machine.version_of(python)
+    if not version or version < machine.OLDEST or not machine.made_elsewhere(VENV):
+        say("The environment that was there is as it was.")
+        return False
+    if machine.lacking(python) != []:
+        return False
+    say("Going on with the environment as it was; build it anew when there is a network.")
+    os.environ["PYTHONPATH"] = ROOT
+    return True
 
 
 def environment_made() -> bool:

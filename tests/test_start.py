@@ -144,10 +144,25 @@ def test_a_failed_rebuilding_leaves_what_was_there(
     old = environment(Path(start.VENV), Path("/elsewhere/.venv"))
     (old / "mine").touch()
     monkeypatch.setattr(start.subprocess, "call", lambda *_, **__: 1)
+    monkeypatch.setattr(start.machine, "lacking", lambda _: ["numpy"])
     assert start.main(["lab"]) == 2
     assert (old / "mine").exists()
     assert ".venv is built anew: it was made in /elsewhere/.venv" in capsys.readouterr().out
     assert sorted(path.name for path in Path(start.ROOT).iterdir() if path.is_dir()) == [".venv"]
+
+
+def test_a_moved_environment_serves_where_there_is_no_network(
+    start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment(Path(start.VENV), Path("/elsewhere/.venv"))
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(start.subprocess, "call", lambda *_, **__: 1)
+    monkeypatch.setattr(start.machine, "lacking", lambda _: [])
+    began: list[list[str]] = []
+    monkeypatch.setattr(start, "become", lambda command: began.append(command) or 0)
+    assert start.main(["lab", "--port", "1"]) == 0
+    assert began == [[machine.python_in(start.VENV), "-m", "course", "lab", "--port", "1"]]
+    assert os.environ["PYTHONPATH"] == start.ROOT, "kernels find the course too"
 
 
 def test_a_missing_package_is_installed_whatever_the_stamp_says(
