@@ -154,11 +154,13 @@ def check(
     notebooks: Annotated[list[Path], typer.Argument(help="Notebooks to grade")],
 ) -> None:
     """Run notebooks strictly and print one line an exercise; exit status 1 if one is missing."""
-    from course.exercises.grading import all_passed, check_notebooks, report_lines
+    from course.exercises.grading import all_passed, check_notebooks, note_lines, result_line
 
     check_sources(notebooks)
-    results = check_notebooks(notebooks)
-    typer.echo("\n".join(report_lines(results)))
+    typer.echo("Running; a line comes as each exercise is judged.", err=True)
+    results = check_notebooks(notebooks, judged=lambda result: typer.echo(result_line(result)))
+    for line in note_lines(results):
+        typer.echo(line)
     raise typer.Exit(not all_passed(results))
 
 

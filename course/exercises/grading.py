@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -44,6 +45,7 @@ COLUMNS = (
     "reason",
     "notes",
 )
+_LOOK_S = 0.3
 _ATTEST_ID = "grader-attest"
 _READS_ANSWERS = re.compile(r"course\.exercises|course\s+import\s+exercises|__subclasses__")
 _STATUS: Mapping[str, Mark] = {"passed": "passed", "failed": "failed", "todo": "not tried"}
@@ -105,16 +107,17 @@ def check_notebooks(
     limits: Limits | None = None,
     workers: int = 1,
     done: Callable[[Sequence[Result]], None] | None = None,
+    judged: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Run notebooks where they lie and judge every exercise of their lesson.
 
     Results come notebook by notebook in the order given; `done` gets each notebook's as soon as
-    they are there. Nothing raises for a notebook's sake: what cannot be read or run is a result
-    with a reason.
+    they are there, `judged` each exercise's while its notebook still runs, without notes. Nothing
+    raises for a notebook's sake: what cannot be read or run is a result with a reason.
     """
     chosen = [Path(path) for path in paths]
     names = [str(path) for path in chosen]
-    return _graded(chosen, names, limits or OWN_LIMITS, workers, None, done)
+    return _graded(chosen, names, limits or OWN_LIMITS, workers, None, done, judged)
 
 
 def grade_folder(
@@ -156,24 +159,21 @@ def write_csv(results: Sequence[Result], csv_path: str | Path) -> None:
             writer.writerow({key: _for_a_sheet(text) for key, text in asdict(result).items()})
 
 
-def report_lines(results: Sequence[Result]) -> list[str]:
-    """One line an exercise, and what the grader noted about each notebook.
+def result_line(result: Result) -> str:
+    """One exercise in one line.
 
-    >>> report_lines([Result("a.ipynb", "2.2", "Tail", "core", "passed")])
-    ['a.ipynb  2.2  passed      Tail']
+    >>> result_line(Result("a.ipynb", "2.2", "Tail", "core", "passed"))
+    'a.ipynb  2.2  passed      Tail'
     """
-    found: list[str] = []
-    noted: set[tuple[str, str]] = set()
-    for result in results:
-        reason = f": {result.reason}" if result.reason else ""
-        reason += f" ({result.misconception})" if result.misconception else ""
-        found.append(
-            f"{result.notebook}  {result.exercise}  {result.status:<10}  {result.title}{reason}"
-        )
-        if result.notes and (result.notebook, result.notes) not in noted:
-            noted.add((result.notebook, result.notes))
-            found.append(f"{result.notebook}  note: {result.notes}")
-    return found
+    reason = f": {result.reason}" if result.reason else ""
+    reason += f" ({result.misconception})" if result.misconception else ""
+    return f"{result.notebook}  {result.exercise}  {result.status:<10}  {result.title}{reason}"
+
+
+def note_lines(results: Sequence[Result]) -> list[str]:
+    """What the grader noted about each notebook, each note once."""
+    noted = [f"{result.notebook}  note: {result.notes}" for result in results if result.notes]
+    return list(dict.fromkeys(noted))
 
 
 def all_passed(results: Sequence[Result]) -> bool:
@@ -193,9 +193,19 @@ def _graded(
     workers: int,
     scratch: str | None,
     done: Callable[[Sequence[Result]], None] | None,
+    judged: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     def grade(job: tuple[Path, str]) -> list[Result]:
-        results = _grade_one(job[0], job[1], limits, scratch)
+        told: set[str] = set()
+
+        def tell(result: Result) -> None:
+            if judged is not None and result.exercise not in told:
+                told.add(result.exercise)
+                judged(replace(result, notes=""))
+
+        results = _grade_one(job[0], job[1], limits, scratch, tell)
+        for result in results:
+            tell(result)
         if done is not None:
             done(results)
         return results
@@ -204,7 +214,9 @@ def _graded(
         return [r for results in pool.map(grade, zip(paths, names, strict=True)) for r in results]
 
 
-def _grade_one(path: Path, name: str, limits: Limits, scratch: str | None) -> list[Result]:
+def _grade_one(
+    path: Path, name: str, limits: Limits, scratch: str | None, tell: Callable[[Result], None]
+) -> list[Result]:
     """One notebook's results: read, made canonical, run, and read off."""
     import nbformat
 
@@ -221,9 +233,16 @@ def _grade_one(path: Path, name: str, limits: Limits, scratch: str | None) -> li
         reason = "it holds no exercise of the course, and its name begins with no lesson's number"
         return [Result(name, "-", path.name, "-", "not judged", reason=reason)]
     prepared, notes = canonical(notebook, exercises)
+
+    def look(report: Report) -> None:
+        ran = {cell.id for cell in report.cells}
+        for exercise in exercises:
+            if _check_id(exercise) in ran:
+                tell(_result(name, exercise, report, "", ()))
+
     with tempfile.TemporaryDirectory(prefix="notebook-", dir=scratch) as own:
         folder = path.resolve().parent if scratch is None else Path(own)
-        report, trouble = _run(prepared, folder, Path(own), limits)
+        report, trouble = _run(prepared, folder, Path(own), limits, look)
     notes = {**notes, "": [*notes.get("", []), *_seen(report, chapter)]}
     return [
         _result(name, exercise, report, trouble, [*notes.get(exercise.id, []), *notes[""]])
@@ -321,8 +340,13 @@ def _attest_cell(chapter: int) -> Any:
     return v4.new_code_cell(attest.cell_source(chapter), id=_ATTEST_ID)
 
 
-def _run(prepared: Any, folder: Path, own: Path, limits: Limits) -> tuple[Report, str]:
-    """Run in a process of its own; its report, and why it ended early ("" when it did not)."""
+def _run(
+    prepared: Any, folder: Path, own: Path, limits: Limits, look: Callable[[Report], None]
+) -> tuple[Report, str]:
+    """Run in a process of its own; its report, and why it ended early ("" when it did not).
+
+    `look` gets the report as far as it is, now and then while the notebook runs.
+    """
     import nbformat
 
     scratch = own / "run"
@@ -353,19 +377,28 @@ def _run(prepared: Any, folder: Path, own: Path, limits: Limits) -> tuple[Report
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=settings
         )
+        end = time.monotonic() + limits.notebook_s
         try:
-            process.wait(limits.notebook_s)
-            late = False
-        except subprocess.TimeoutExpired:
-            late = True
+            while not (ended := _ended(process, end)) and time.monotonic() < end:
+                look(_read_report(report))
         finally:
             _end(process)
+        late = not ended
     found = _read_report(report)
     if late:
         found = replace(found, ended="limit")
     return found, _trouble(
         found, limits, (scratch / "log.txt").read_text(errors="replace", encoding="utf-8")
     )
+
+
+def _ended(process: subprocess.Popen[bytes], end: float) -> bool:
+    """Wait a moment, at most until `end`; whether the process has ended."""
+    try:
+        process.wait(max(0.0, min(_LOOK_S, end - time.monotonic())))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -438,8 +471,7 @@ def _result(
     """Read one exercise's result off the report of its canonical check cell."""
     blank = Result(name, exercise.id, exercise.title, exercise.track, "not judged")
     blank = replace(blank, notes="; ".join(notes))
-    check_id = f"check-{exercise.cell_suffix}"
-    cell = next((cell for cell in report.cells if cell.id == check_id), None)
+    cell = next((cell for cell in report.cells if cell.id == _check_id(exercise)), None)
     if cell is None:
         reason = trouble or "its check cell was never run"
         return replace(blank, reason=f"not judged: {reason}", status="failed")
@@ -459,6 +491,10 @@ def _result(
         misconception=str(said[0].get("misconception") or ""),
         reason=_one_line(str(said[0].get("message") or "")),
     )
+
+
+def _check_id(exercise: Exercise) -> str:
+    return f"check-{exercise.cell_suffix}"
 
 
 def _no_record(exercise: Exercise, report: Report, cell: CellReport) -> str:

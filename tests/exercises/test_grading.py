@@ -27,7 +27,8 @@ from course.exercises.grading import (
     check_notebooks,
     grade_folder,
     limits_in_force,
-    report_lines,
+    note_lines,
+    result_line,
     write_csv,
 )
 from course.exercises.inject import exercise_cells, solved, with_wrong_answers
@@ -168,6 +169,25 @@ def test_a_solved_notebook_passes_the_check_and_no_progress_is_touched(
     assert not own_progress.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00_start_here.ipynb"]
     assert not all_passed([])
+
+
+def test_each_exercise_is_told_while_the_notebook_still_runs(tmp_path: Path) -> None:
+    """A minute without a line looks like a hung program, and is ended as one."""
+    nb = without(solved(notebook()), f"check-{WARM_UPS[-1].cell_suffix}")
+    last = "import pathlib, time; time.sleep(2); pathlib.Path('end').touch()"
+    nb.cells.append(nbformat.v4.new_code_cell(last))
+    path = tmp_path / "00_start_here.ipynb"
+    nbformat.write(nb, path)
+    told: list[tuple[Result, bool]] = []
+    results = check_notebooks(
+        [path], limits=QUICK, judged=lambda one: told.append((one, (tmp_path / "end").exists()))
+    )
+    assert not told[0][1], "the first is told before the last cell has run"
+    assert {(one.exercise, one.status, one.reason) for one, _ in told} == {
+        (one.exercise, one.status, one.reason) for one in results
+    }
+    assert len(told) == len(results)
+    assert any(one.notes for one in results)
 
 
 def tampered(nb: NotebookNode) -> NotebookNode:
@@ -384,11 +404,11 @@ def test_lines_say_status_title_reason_and_each_note_once() -> None:
         Result("a.ipynb", "0.1", "One", "core", "passed", notes="odd"),
         Result("a.ipynb", "0.2", "Two", "core", "failed", "mean-for-tail", "why", "odd"),
     ]
-    assert report_lines(results) == [
+    assert [result_line(result) for result in results] == [
         "a.ipynb  0.1  passed      One",
-        "a.ipynb  note: odd",
         "a.ipynb  0.2  failed      Two: why (mean-for-tail)",
     ]
+    assert note_lines(results) == ["a.ipynb  note: odd"]
     assert "process of its own" in limits_in_force()
 
 
