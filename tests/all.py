@@ -50,6 +50,7 @@ STAGES: dict[str, list[list[str]]] = {
     ],
     "browser": [[*PYTEST, "tests/browser"]],
     "oldest": [[sys.executable, "tests/oldest.py"]],
+    "elsewhere": [[sys.executable, "tests/elsewhere.py"]],
     "benchmarks": [
         [sys.executable, "-m", "pytest", "-q", "tests/benchmarks", "-s", "--benchmark-disable-gc"]
     ],
@@ -59,7 +60,7 @@ STAGES: dict[str, list[list[str]]] = {
 LANES: dict[str, list[list[str]]] = {
     "quick": [["unit"], ["style"]],
     "whole": [["unit", "style", "doctests", "notebooks"], ["browser"]],
-    "deep": [["unit", "style", "doctests"], ["notebooks", "browser", "oldest"]],
+    "deep": [["unit", "style", "doctests"], ["notebooks", "browser", "oldest", "elsewhere"]],
     "bench": [["benchmarks"]],
 }
 ABOUT = {"quick": "about a minute", "whole": "about ten minutes", "deep": "about an hour",
