@@ -40,8 +40,6 @@ from course.exercises.judging import (
 )
 from course.exercises.values import Label, ValueKind
 
-__all__ = ["choice_exercise", "function_exercise", "judged_exercise", "value_exercise"]
-
 
 class _Common(TypedDict):
     """What every constructor asks for; `Exercise` says what each is."""

@@ -9,6 +9,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -60,6 +61,7 @@ _BASE: Final = {
 _PAGE: Final = {"font.size": 10.0, "lines.linewidth": 2.0, "lines.markersize": 7.0}
 _PRESENT: Final = {"font.size": 13.0, "lines.linewidth": 3.2, "lines.markersize": 10.0}
 
+FloatArray = npt.NDArray[np.float64]
 Point = tuple[float, float]
 
 NOTHING = Path(np.empty((0, 2)))

@@ -14,12 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from course.measure.record import ModelShape, Point, Record
-from course.serving._arguments import at_least, numbers, same_length
-
-FloatArray = npt.NDArray[np.float64]
+from course.serving._arguments import FloatArray, at_least, numbers, same_length
 
 TRUSTED_RESIDUAL = 0.15
 """Beyond this a library's choice of kernels, not the roofline, decides a point's time."""

@@ -14,26 +14,9 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 
-from course.measure._json_nouns import RecordError, noun_from_json, noun_to_json
+from course.measure._json_nouns import RecordError as RecordError
+from course.measure._json_nouns import noun_from_json, noun_to_json
 from course.paths import DATA
-
-__all__ = [
-    "BENCHES",
-    "RECORDED",
-    "SCHEMA",
-    "BenchWords",
-    "Check",
-    "Device",
-    "LeftOut",
-    "ModelShape",
-    "Point",
-    "Record",
-    "RecordError",
-    "load_record",
-    "newest_measured",
-    "recorded_runs",
-    "save_record",
-]
 
 SCHEMA = "throughput-latency-course/measured/1"
 """The layout that this module writes and the only one that it reads."""

@@ -75,7 +75,7 @@ def test_one_user_alone_by_hand() -> None:
 def test_littles_law_holds_at_every_load() -> None:
     """Users without think time are always inside: N = X · E2E, but for the last, partial round."""
     for users in (4, 40, 128):
-        level = tension_module._level(users, (2048, 2048))
+        level = tension_module.level_of(users, (2048, 2048))
         e2e = level.ttft_s + 2047 * level.tpot_s
         assert level.finished_per_s * e2e.mean() == pytest.approx(users, rel=0.12)
 
@@ -84,7 +84,7 @@ def test_littles_law_holds_at_every_load() -> None:
 def test_the_green_bar_is_the_rule(preset: str) -> None:
     p = tension.state(preset)
     r = tension.result(p)
-    shares = {u: tension_module._level(u, p.lengths).good_share(p) for u in tension_module._LOADS}
+    shares = {u: tension_module.level_of(u, p.lengths).good_share(p) for u in tension_module.LOADS}
     assert r.held_users == max((u for u, share in shares.items() if share >= 0.95), default=0)
     shell = explore.tension(preset, predict=False)
     assert f"up to {r.held_users} users" in shell.sentence
@@ -125,7 +125,7 @@ def test_prose_about_the_fit_is_what_the_table_shows() -> None:
 
 def test_prose_about_the_tension_is_what_the_picture_shows() -> None:
     r = tension.result(tension.state("Long chats"))
-    level = tension_module._level
+    level = tension_module.level_of
     p = tension.state("Long chats")
     assert r.held_users == 48
     assert "keeps its promises up to 48 users" in prose()

@@ -220,7 +220,7 @@ def test_true_figures_are_the_mixture_s(opened: Any, preset: str) -> None:
 def sample_of(shell: Any) -> np.ndarray:
     """The run itself, which the result keeps only as shares on a grid."""
     p = shell.parameters
-    times, _ = module._sample_s(mixture(p), p.requests, p.seed)
+    times, _ = module.sample_s(mixture(p), p.requests, p.seed)
     return times
 
 
@@ -332,7 +332,7 @@ def test_bounds_hold_as_often_as_they_promise() -> None:
     """Over many days each bound of the P99 fails in at most about one of twenty."""
     mixed = mixture(percentile_and_mean.state(requests=500))
     runs = [
-        module._marks(metrics.distribution(module._sample_s(mixed, 500, seed)[0]), mixed)[-1]
+        module.marks_of(metrics.distribution(module.sample_s(mixed, 500, seed)[0]), mixed)[-1]
         for seed in range(400)
     ]
     assert np.mean([mark.low_s > mark.true_s for mark in runs]) < 0.08

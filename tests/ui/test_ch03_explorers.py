@@ -68,7 +68,7 @@ def test_nothing_is_drawn_above_its_roof(opened: Any, preset: str) -> None:
     x, roof = xy(picture.roof)
     peak = gpu.peak_flop_per_s(shell.parameters.precision)
     np.testing.assert_allclose(roof, np.minimum(peak, gpu.bandwidth_bytes_per_s * x))
-    _, reached = xy(picture._reached)
+    _, reached = xy(picture.reached)
     assert np.all(reached < roof)
     for line in (*picture.points, picture.trail):
         at, speed = xy(line)
@@ -348,8 +348,8 @@ def test_dollars_follow_from_price_and_pace(opened: Any, preset: str) -> None:
     shell = opened(token_cost, preset)
     p, r, picture = shell.parameters, shell.result, shell.drawing
     replicas, gpus_each = LAYOUTS[p.layout]
-    sequences, usd = xy(picture._chosen[0])
-    _, tpot_s = xy(picture._chosen[1])
+    sequences, usd = xy(picture.chosen[0])
+    _, tpot_s = xy(picture.chosen[1])
     for count, dollars, pace_s in zip(sequences, usd, tpot_s, strict=True):
         tpot = steady_tpot_s(replica_of(p), int(count) // replicas, *p.lengths)[1]
         assert pace_s == pytest.approx(tpot)

@@ -267,7 +267,7 @@ def test_the_storm_is_work_done_twice() -> None:
     assert percent(round(share, 3)) in kv.kv_memory.narrate(r)
     assert r.here_safe.tpot_p99_s[0] < 0.8 * r.here.tpot_p99_s[0]
     assert r.here.longest_gap_s[0] > 10 * r.here_safe.longest_gap_s[0]
-    run = kv.run_of(kv._server(p), p.lengths, p.load, 0.0, p.seed, p.seats)
+    run = kv.run_of(kv.server_of(p), p.lengths, p.load, 0.0, p.seed, p.seats)
     done = int(run.step_prefill_tokens.sum() + run.step_decode_seqs.sum())
     once = int(run.work.prompt_tokens.sum() + (run.work.output_tokens - 1).sum())
     # The last piece of a recompute counts as a decode where it is one token long.

@@ -41,7 +41,7 @@ def test_rates_and_queue_are_counted_from_the_run(opened: Any, preset: str) -> N
         ended = (run.finish_s >= start_s) & (run.finish_s < end_s)
         assert xy(picture.finished)[1][index] == pytest.approx(ended.sum() / wide_s)
         assert xy(picture.p99)[1][index] == pytest.approx(np.quantile(run.ttft_s[here], 0.99))
-    minutes, waiting = xy(picture._waiting)
+    minutes, waiting = xy(picture.waiting)
     _, running = xy(picture.running)
     for index in range(7, minutes.size, 61):
         now_s = 60 * minutes[index]
@@ -191,7 +191,7 @@ def test_the_fleet_is_drawn_as_it_is_said(opened: Any, preset: str) -> None:
         if number
     ]
     assert ends[-1] == replicas
-    chosen = picture._chosen.get_path().vertices
+    chosen = picture.chosen.get_path().vertices
     assert chosen[:, 1].max() == pytest.approx(r.ours.usd_per_month / 1e3)
     assert f"that takes {replicas:,} replica" in words
     assert f"{rounded(r.ours.usd_per_month)} USD a month" in words

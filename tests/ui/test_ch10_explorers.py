@@ -178,7 +178,7 @@ def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
         q for q in recorded_runs("cpu")[0].of("decode_gemm", p.precision)
         if (q.shape["width_in"], q.shape["width_out"]) == r.matrix and q.shape["batch"] == p.batch
     ]  # fmt: skip
-    x, y = xy(shell.drawing._here)
+    x, y = xy(shell.drawing.here)
     assert (x[0], y[0]) == (taken.flops / taken.bytes, taken.flops / taken.median_s)
     assert f"took {seconds(taken.median_s)}" in shell.sentence
     dense = fit_record(recorded_run(), p.precision).dense
@@ -195,7 +195,7 @@ def test_the_diamond_is_a_point_of_the_record(opened: Any, preset: str) -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_every_product_of_the_record_is_drawn_once(opened: Any, precision: str) -> None:
     shell = opened(measured_roofline, precision=precision)
-    lines = (shell.drawing._chosen, shell.drawing.other, shell.drawing.square)
+    lines = (shell.drawing.chosen, shell.drawing.other, shell.drawing.square)
     drawn = sorted(pair for line in lines for pair in zip(*xy(line), strict=True))
     record = recorded_run()
     points = record.of("decode_gemm", precision) + record.of("matmul", precision)
@@ -271,7 +271,7 @@ def test_predicted_and_measured_are_the_records(opened: Any, preset: str) -> Non
     heights = [box.get_height() for box in drawing.boxes]
     assert sum(heights) == pytest.approx(1e3 * said_s)
     assert [box.get_y() for box in drawing.boxes] == pytest.approx([0, *np.cumsum(heights)[:-1]])
-    x, y = xy(drawing._here)
+    x, y = xy(drawing.here)
     assert (x[0], y[0]) == (r.batch, 1e3 * taken.median_s)
     kernels_s = predict_decode_s(fit, record.model, r.batch, r.context_tokens)
     said = f"took {seconds(taken.median_s)}. The single kernels say {seconds(kernels_s)}"
@@ -336,9 +336,9 @@ def test_both_steps_are_the_formula(opened: Any, preset: str) -> None:
     assert r.card.flop_per_s == pytest.approx(computed)
     assert r.yours.flop_per_s == pytest.approx(fit.dense.peak_flop_per_s)
     assert f"reads {rate_words(reached, 'B')} and computes" in shell.sentence
-    for lines, served in ((shell.drawing._yours, r.yours), (shell.drawing._card, r.card)):
-        assert xy(lines._here[0])[1][0] == served.here_s
-        assert xy(lines._here[1])[1][0] == pytest.approx(p.batch / served.here_s)
+    for lines, served in ((shell.drawing.yours, r.yours), (shell.drawing.card, r.card)):
+        assert xy(lines.here[0])[1][0] == served.here_s
+        assert xy(lines.here[1])[1][0] == pytest.approx(p.batch / served.here_s)
         solid = xy(lines.curves[0])[0]
         assert solid.max() <= max(served.room, 1)
 

@@ -15,20 +15,20 @@ from course.serving.workload import Workload
 
 def service_times_s(seed: int = 1) -> np.ndarray:
     """Each request's time when it finds the server empty."""
-    work = module._requests(seed)
+    work = module.requests_of(seed)
     apart = Workload(1e4 * np.arange(len(work)), work.prompt_tokens, work.output_tokens)
-    return np.asarray(simulate(apart, module._cost(), module._config(1)).e2e_s)
+    return np.asarray(simulate(apart, module.cost(), module.config(1)).e2e_s)
 
 
 def test_one_seat_is_lindley_s_queue() -> None:
     """The engine and section 1's recursion on the same arrivals and the same service times."""
     services = service_times_s()
-    capacity = module._capacity_per_s(1, 1)
+    capacity = module.capacity_per_s(1, 1)
     assert capacity == pytest.approx(1 / services.mean(), rel=0.02)
-    work = module._requests(1).scaled(0.5 * capacity)
+    work = module.requests_of(1).scaled(0.5 * capacity)
     gaps = np.diff(work.arrival_s, prepend=0.0)
     waits = queueing.simulate_queue(gaps, services)
-    run = simulate(work, module._cost(), module._config(1))
+    run = simulate(work, module.cost(), module.config(1))
     assert np.allclose(run.scheduled_s - run.arrival_s, waits, atol=1e-6)
 
 

@@ -73,7 +73,7 @@ def rounded_to_the_nearest(
     return round(min(free_bytes / (kv_bytes * tokens), flop_per_s / bytes_per_s))
 
 
-RULES = (
+PRINTED_RULES = (
     ("“8 to 64, start at 16”", 8, 64),
     ("“from 128 in steps of 64”", 128, 512),
     ("“the ridge, 86 to 216”", 86, 216),
@@ -157,7 +157,7 @@ def _twice_as_many(batch: Any, case: Any) -> str | None:
     )
     if seats != useful_batch(*case.values()):
         return seen
-    rules = [name for name, low, high in RULES if low <= seats <= high]
+    rules = [name for name, low, high in PRINTED_RULES if low <= seats <= high]
     named = " and ".join(rules) if rules else "none of the three rules"
     return f"{seen}; {named} would have named this batch"
 

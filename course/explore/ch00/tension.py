@@ -24,7 +24,7 @@ GPU, MODEL = "H100-80GB-SXM", "Qwen3-8B"
 # 512 users, so the limit lies above, and 1,024 is vLLM's default on such a card.
 KV_TOKENS, SEATS, BLOCK = 377_024, 1024, 16
 _QUANTILE = 0.95
-_LOADS = (
+LOADS = (
     1, 2, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 192, 256, 384, 512,
 )  # fmt: skip
 # Enough rounds that the first wave, in which all users send at once, is a small part.
@@ -37,7 +37,7 @@ class TensionParameters:
     """How many users, what they send, and what they were promised."""
 
     users: int = stops(
-        40, _LOADS, label="Users at the same time",
+        40, LOADS, label="Users at the same time",
         help="Each sends a request, reads the whole answer, and at once sends the next",
     )  # fmt: skip
     lengths: tuple[int, int] = choice(
@@ -89,7 +89,8 @@ def run_of(users: int, lengths: tuple[int, int]) -> Run:
 
 
 @lru_cache(maxsize=512)
-def _level(users: int, lengths: tuple[int, int]) -> _Level:
+def level_of(users: int, lengths: tuple[int, int]) -> _Level:
+    """Return what so many users see, when each sends again as soon as it is answered."""
     run = run_of(users, lengths)
     requests, output = len(run), lengths[1]
     ttft, tpot = np.asarray(run.ttft_s), np.asarray(run.tpot_s)
@@ -99,9 +100,9 @@ def _level(users: int, lengths: tuple[int, int]) -> _Level:
 
 
 def _curve(p: TensionParameters, shares: np.ndarray) -> LoadCurve:
-    levels = [_level(users, p.lengths) for users in _LOADS]
+    levels = [level_of(users, p.lengths) for users in LOADS]
     return LoadCurve(
-        users=np.array(_LOADS, dtype=float),
+        users=np.array(LOADS, dtype=float),
         tokens_per_s=np.array([level.tokens_per_s for level in levels]),
         tpot_p95_s=np.array([level.tpot_p95_s for level in levels]),
         ttft_p95_s=np.array([level.ttft_p95_s for level in levels]),
@@ -131,9 +132,9 @@ def measured(lengths: tuple[int, int]) -> LoadCurve:
 
 
 def _tension(p: TensionParameters) -> Tension:
-    shares = np.array([_level(users, p.lengths).good_share(p) for users in _LOADS])
-    curve, here = _curve(p, shares), _level(p.users, p.lengths)
-    held = [users for users, share in zip(_LOADS, shares, strict=True) if share >= _QUANTILE]
+    shares = np.array([level_of(users, p.lengths).good_share(p) for users in LOADS])
+    curve, here = _curve(p, shares), level_of(p.users, p.lengths)
+    held = [users for users, share in zip(LOADS, shares, strict=True) if share >= _QUANTILE]
     return Tension(
         title=f"{p.lengths[0]:,} tokens in, {p.lengths[1]:,} out",
         curve=curve,
@@ -147,7 +148,7 @@ def _tension(p: TensionParameters) -> Tension:
         ttft_promise_s=p.ttft_promise_s,
         tpot_promise_s=p.tpot_promise_ms / 1e3,
         held_users=max(held, default=0),
-        held_tokens_per_s=_level(max(held), p.lengths).tokens_per_s if held else 0.0,
+        held_tokens_per_s=level_of(max(held), p.lengths).tokens_per_s if held else 0.0,
         most_tokens_per_s=float(curve.tokens_per_s.max()),
     )
 
@@ -186,7 +187,7 @@ def compared_with_measured() -> pd.DataFrame:
     rows = []
     for lengths in ((2048, 2048), (8192, 512), (128, 1024), (128, 128)):
         points = measured(lengths)
-        levels = [_level(int(users), lengths) for users in points.users]
+        levels = [level_of(int(users), lengths) for users in points.users]
         ratios = {
             "tokens/s": np.array([level.tokens_per_s for level in levels]) / points.tokens_per_s,
             "P95 TPOT": np.array([level.tpot_p95_s for level in levels]) / points.tpot_p95_s,

@@ -145,7 +145,7 @@ def _luck(requests: int, seed: int) -> tuple[FloatArray, FloatArray]:
     return rng.random(requests), rng.standard_normal(requests)
 
 
-def _sample_s(mixed: Mixture, requests: int, seed: int) -> tuple[FloatArray, npt.NDArray[np.intp]]:
+def sample_s(mixed: Mixture, requests: int, seed: int) -> tuple[FloatArray, npt.NDArray[np.intp]]:
     """Latencies of `requests` requests, and the number of the group that each belongs to."""
     which, how = _luck(requests, seed)
     group = np.zeros(requests, dtype=np.intp)
@@ -155,7 +155,7 @@ def _sample_s(mixed: Mixture, requests: int, seed: int) -> tuple[FloatArray, npt
     return np.exp(log_medians[group] + mixed.sigmas[group] * how), group
 
 
-def _marks(sample: metrics.Distribution, mixed: Mixture) -> tuple[Mark, ...]:
+def marks_of(sample: metrics.Distribution, mixed: Mixture) -> tuple[Mark, ...]:
     """The mean and the percentiles with their bounds."""
     values = sample.ordered
     mean = float(values.mean())
@@ -196,9 +196,9 @@ def _share_below(ordered_s: FloatArray, time_s: float) -> float:
 
 def _percentile_and_mean(p: PercentileAndMeanParameters) -> PercentileAndMean:
     mixed = mixture(p)
-    times, group = _sample_s(mixed, p.requests, p.seed)
+    times, group = sample_s(mixed, p.requests, p.seed)
     sample = metrics.distribution(times)
-    marks = _marks(sample, mixed)
+    marks = marks_of(sample, mixed)
     ordered, grid = sample.ordered, _grid_s()
     groups: tuple[Group, ...] = ()
     if p.apart:

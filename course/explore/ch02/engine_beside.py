@@ -38,48 +38,50 @@ class EngineBesideParameters:
     seed: int = count(1, 1, 20, label="Luck (seed)", help="Another number draws other requests")
 
 
-def _config(seats: int) -> EngineConfig:
+def config(seats: int) -> EngineConfig:
+    """Return the engine's dials with so many seats."""
     return EngineConfig(max_num_seqs=seats, max_num_batched_tokens=8192)
 
 
 @lru_cache(maxsize=32)
-def _requests(seed: int) -> Workload:
+def requests_of(seed: int) -> Workload:
     """The same requests at every load: only the clock of their arrivals is scaled."""
     return draw(_REQUESTS, Poisson(1.0), _PROMPT, _OUTPUT, seed=seed)
 
 
 @lru_cache(maxsize=32)
-def _capacity_per_s(seats: int, seed: int) -> float:
+def capacity_per_s(seats: int, seed: int) -> float:
     """Requests a second while there are always enough of them: the middle of a long backlog."""
-    work = _requests(seed)
+    work = requests_of(seed)
     backlog = Workload(np.zeros(len(work)), work.prompt_tokens, work.output_tokens)
-    finish = np.sort(simulate(backlog, _cost(), _config(seats)).finish_s)
+    finish = np.sort(simulate(backlog, cost(), config(seats)).finish_s)
     first, last = len(work) // 5, 4 * len(work) // 5
     return float((last - first) / (finish[last] - finish[first]))
 
 
-def _cost() -> Any:
+def cost() -> Any:
+    """Return what a step of the engine costs."""
     return RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
 
 
 @lru_cache(maxsize=512)
 def _times(load: float, seats: int, seed: int) -> tuple[float, float]:
     """Mean time in system and mean wait before the first step, in s, at one load."""
-    work = _requests(seed).scaled(load * _capacity_per_s(seats, seed))
-    run = simulate(work, _cost(), _config(seats))
+    work = requests_of(seed).scaled(load * capacity_per_s(seats, seed))
+    run = simulate(work, cost(), config(seats))
     return float(np.mean(run.e2e_s)), float(np.mean(run.scheduled_s - run.arrival_s))
 
 
 @lru_cache(maxsize=32)
 def _lone_request_s(seed: int) -> float:
     """Mean time in system of the same requests when each finds the server empty."""
-    work = _requests(seed)
+    work = requests_of(seed)
     apart = Workload(1e4 * np.arange(len(work)), work.prompt_tokens, work.output_tokens)
-    return float(np.mean(simulate(apart, _cost(), _config(1)).e2e_s))
+    return float(np.mean(simulate(apart, cost(), config(1)).e2e_s))
 
 
 def _engine_beside(p: EngineBesideParameters) -> EngineBeside:
-    capacity = _capacity_per_s(p.seats, p.seed)
+    capacity = capacity_per_s(p.seats, p.seed)
     sweep = np.array([_times(float(load), p.seats, p.seed) for load in _LOADS])
     mm1 = [queueing.mm1(load * capacity, capacity) for load in _MM1_LOADS]
     e2e, wait = _times(p.load, p.seats, p.seed)

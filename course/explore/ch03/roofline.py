@@ -10,7 +10,13 @@ from functools import lru_cache
 import numpy as np
 
 from course.explore.steady import decode_step, room, smallest_fit, with_prompt
-from course.figures.ch03.roofline import RULES, Roofline, RooflinePicture, Work, percent_words
+from course.figures.ch03.roofline import (
+    PRINTED_RULES,
+    Roofline,
+    RooflinePicture,
+    Work,
+    percent_words,
+)
 from course.serving import catalog
 from course.serving.pricing import RooflineStepCost, StepFeatures
 from course.ui import Explorer, Prediction, Preset, Table, choice, stops
@@ -168,7 +174,7 @@ def _room_words(r: Roofline) -> str:
         if ridge_first
         else "and is full before the matrices' ridge"
     )
-    fitting = [name for name, low, high in RULES if low <= limit <= high]
+    fitting = [name for name, low, high in PRINTED_RULES if low <= limit <= high]
     if not fitting:
         return f"{memory}, {first}; none of the three printed rules names such a batch."
     return f"{memory}, {first}; of the printed rules {' and '.join(fitting)} would suit."

@@ -95,7 +95,8 @@ class Server:
     fraction: float
 
 
-def _server(p: KvMemoryParameters) -> Server:
+def server_of(p: KvMemoryParameters) -> Server:
+    """Return the server that the sliders describe."""
     return Server(p.model, p.card, p.precision, p.heads, p.fraction)
 
 
@@ -229,7 +230,7 @@ def _level(
 
 
 def _loads(p: KvMemoryParameters, loads: tuple[float, ...], seats: int) -> Loads:
-    rows = [_level(_server(p), p.lengths, x, p.hit_share, p.seed, seats) for x in loads]
+    rows = [_level(server_of(p), p.lengths, x, p.hit_share, p.seed, seats) for x in loads]
     return Loads(*np.array(rows).T)
 
 
@@ -249,7 +250,7 @@ def _parts(server: Server) -> tuple[tuple[float, float, float, float], int, floa
 
 
 def _kv_memory(p: KvMemoryParameters) -> KvMemory:
-    server = _server(p)
+    server = server_of(p)
     blocks, (prompt, output) = blocks_of(server), p.lengths
     fit = fit_of(blocks, prompt + output)
     parts, token_bytes, short_bytes = _parts(server)

@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from course.figures.ch05.over_time import FloatArray, OverTime
+from course.figures.axes import FloatArray
+from course.figures.ch05.over_time import OverTime
 from course.serving.engine import ServiceRun
 from course.serving.requests import BoolArray, Status
 from course.serving.scenes.burst import Burst

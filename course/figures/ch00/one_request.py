@@ -12,10 +12,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 
-from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit, place
+from course.figures.axes import (
+    BLUE,
+    GREEN,
+    INK,
+    ORANGE,
+    FloatArray,
+    Picture,
+    Point,
+    held_limit,
+    place,
+)
 from course.words import rounded, seconds
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 

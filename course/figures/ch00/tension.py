@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from course.figures.axes import BLUE, GREEN, INK, ORANGE, Picture, Point, held_limit
+from course.figures.axes import BLUE, GREEN, INK, ORANGE, FloatArray, Picture, Point, held_limit
 from course.words import rounded, seconds
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

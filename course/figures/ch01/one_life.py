@@ -20,6 +20,7 @@ from course.figures.axes import (
     ORANGE,
     PURPLE,
     YELLOW,
+    FloatArray,
     GuessMark,
     Picture,
     Point,
@@ -29,7 +30,6 @@ from course.figures.axes import (
 )
 from course.words import rounded, seconds
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 STUCK_S: Final = 3.0

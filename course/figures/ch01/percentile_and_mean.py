@@ -22,6 +22,7 @@ from course.figures.axes import (
     ORANGE,
     PURPLE,
     SKY,
+    FloatArray,
     Picture,
     Point,
     bars,
@@ -29,8 +30,6 @@ from course.figures.axes import (
     place,
 )
 from course.words import percent, seconds
-
-FloatArray = npt.NDArray[np.float64]
 
 _BINS: Final = 70
 _SLOWEST_ROW: Final = -0.15

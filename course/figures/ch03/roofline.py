@@ -18,7 +18,7 @@ from course.words import percent, rounded
 INTENSITIES: Final = (0.5, 3e4)
 _SPEEDS: Final = (1.5e9, 6e15)
 
-RULES: Final = (
+PRINTED_RULES: Final = (
     ("“8 to 64, start at 16”", 8, 64),
     ("“from 128 in steps of 64”", 128, 512),
     ("“ridge at 86 to 216”", 86, 216),
@@ -114,7 +114,7 @@ class RooflinePicture(Picture):
             axis.set_major_locator(LogLocator(10))
             axis.set_minor_formatter(NullFormatter())
         self.roof = self.line(axes, INK, zorder=3, label="roof: the data sheet")
-        self._reached = self.line(
+        self.reached = self.line(
             axes, BLUE, linestyle=(0, (5, 2)), zorder=4, label="what kernels reach (round corner)"
         )
         self.trail = self.line(
@@ -152,10 +152,12 @@ class RooflinePicture(Picture):
 
     def _build_rules(self, axes: Axes) -> None:
         self._rules = [
-            self.line(axes, MUTED, linewidth=4.5, solid_capstyle="butt", zorder=3) for _ in RULES
+            self.line(axes, MUTED, linewidth=4.5, solid_capstyle="butt", zorder=3)
+            for _ in PRINTED_RULES
         ]
         self._rule_words = [
-            self.label(axes, MUTED, va="center", ha="left", zorder=5, bbox=GROUND) for _ in RULES
+            self.label(axes, MUTED, va="center", ha="left", zorder=5, bbox=GROUND)
+            for _ in PRINTED_RULES
         ]
         self._room = self.line(axes, GREEN, linewidth=4.5, solid_capstyle="butt", zorder=3)
         self._room_words = self.label(axes, GREEN, va="bottom", ha="left", zorder=6)
@@ -165,7 +167,7 @@ class RooflinePicture(Picture):
         x = np.geomspace(*INTENSITIES, 160)
         roof = np.minimum(result.peak_flop_per_s, result.bytes_per_s * x)
         self.roof.set_data(x, roof)
-        self._reached.set_data(x, result.reached(x))
+        self.reached.set_data(x, result.reached(x))
         self.trail.set_data(result.trail_flop_per_byte, result.trail_flop_per_s)
         ridge = result.ridge_flop_per_byte
         self.ridge.set_data([ridge, ridge], [_SPEEDS[0], result.peak_flop_per_s])
@@ -205,9 +207,9 @@ class RooflinePicture(Picture):
     def _show_rules(self, result: Roofline) -> None:
         """Draw the printed batches where this model's matrices have them."""
         scale = 1 / result.tokens_per_intensity
-        right = RULES[1][2] * scale
+        right = PRINTED_RULES[1][2] * scale
         for line, words, (name, low, high), y in zip(
-            self._rules, self._rule_words, RULES, _RULE_HEIGHTS, strict=True
+            self._rules, self._rule_words, PRINTED_RULES, _RULE_HEIGHTS, strict=True
         ):
             line.set_data([low * scale, high * scale], [y, y])
             place(words, 1.12 * right, y, name)

@@ -152,7 +152,7 @@ class TokenCostPicture(Picture):
 
     def _build_batch(self) -> None:
         panels = (self._usd, self._tpot)
-        self._chosen = [
+        self.chosen = [
             self.line(axes, BLUE, zorder=5, label=label)
             for axes, label in zip(panels, ("chosen layout", None), strict=True)
         ]
@@ -237,7 +237,7 @@ class TokenCostPicture(Picture):
     def _show_layouts(self, result: TokenCost) -> None:
         chosen = result.chosen
         others = result.layouts if chosen is None else result.layouts[1:]
-        for line, name in zip(self._chosen, ("usd", "tpot_s"), strict=True):
+        for line, name in zip(self.chosen, ("usd", "tpot_s"), strict=True):
             line.set_data(
                 chosen.sequences if chosen else [], getattr(chosen, name) if chosen else []
             )

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from course.figures.axes import BLUE, INK, MUTED, ORANGE, SKY, YELLOW, Picture, place
+from course.figures.axes import BLUE, INK, MUTED, ORANGE, SKY, YELLOW, FloatArray, Picture, place
 from course.figures.labels import GROUND
 from course.figures.marks import between
-
-FloatArray = npt.NDArray[np.float64]
 
 OUTCOMES = {
     "good": (BLUE, "", "answered in time"),

@@ -13,13 +13,14 @@ from course.figures.axes import (
     GREEN,
     INK,
     ORANGE,
+    FloatArray,
     GuessMark,
     Picture,
     Point,
     held_top,
     place,
 )
-from course.figures.ch05.over_time import BurstShade, FloatArray, OverTime, muted_rule
+from course.figures.ch05.over_time import BurstShade, OverTime, muted_rule
 from course.serving.scenes.burst import OPEN
 from course.words import percent, rounded
 

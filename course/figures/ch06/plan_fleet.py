@@ -168,7 +168,7 @@ class FleetPicture(Picture):
         axes.set_title("1,000 USD a month", loc="left", fontsize="medium")
         axes.grid(visible=False, axis="x")
         self._others = self.area(axes, "#bdbdbd", linewidth=0, zorder=3)
-        self._chosen = self.area(axes, BLUE, edgecolor=INK, linewidth=1.2, zorder=4)
+        self.chosen = self.area(axes, BLUE, edgecolor=INK, linewidth=1.2, zorder=4)
         self._bill_words = [
             self.label(axes, INK, va="bottom", ha="center", zorder=9) for _ in range(4)
         ]
@@ -240,7 +240,7 @@ class FleetPicture(Picture):
         chosen = result.choices.index(result.ours)
         x, height = np.arange(4.0), np.array(costs)
         mine = x == chosen
-        for patch, which in ((self._others, ~mine), (self._chosen, mine)):
+        for patch, which in ((self._others, ~mine), (self.chosen, mine)):
             patch.set_path(boxes(x[which] - 0.34, x[which] + 0.34, 0 * x[which], height[which]))
         for i, (text, choice) in enumerate(zip(self._bill_words, result.choices, strict=True)):
             words = rounded(costs[i]) if choice.gpus else "none"

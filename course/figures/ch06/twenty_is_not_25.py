@@ -96,7 +96,7 @@ class OneEventPicture(Picture):
         self._build_artists()
         figure.legend(
             handles=[
-                self.arrived, self.finished, self.held, self.running, self._waiting,
+                self.arrived, self.finished, self.held, self.running, self.waiting,
                 self._limit, self._shades[0],
             ],
             loc="upper center", ncols=4 if self.present else 7, bbox_to_anchor=(0.53, 1.0),
@@ -123,7 +123,7 @@ class OneEventPicture(Picture):
         self.running = self.line(
             people, BLUE, linewidth=1.6, linestyle=(0, (4, 1.5)), zorder=3, label="run"
         )
-        self._waiting = self.line(people, ORANGE, zorder=4, label="wait")
+        self.waiting = self.line(people, ORANGE, zorder=4, label="wait")
         self._people_words = self.label(people, ORANGE, va="bottom", zorder=9)
         self.p99 = self.line(tail, ORANGE, linewidth=1.8, zorder=4, **step)
         self._limit = self.line(
@@ -174,7 +174,7 @@ class OneEventPicture(Picture):
 
     def _show_people(self, result: OneEvent) -> None:
         self.running.set_data(result.at_min, result.running)
-        self._waiting.set_data(result.at_min, result.waiting)
+        self.waiting.set_data(result.at_min, result.waiting)
         worst = int(result.waiting.argmax())
         most, top = result.most_waiting, self._people.get_ylim()[1]
         x, right = float(result.at_min[worst]), float(result.edges_min[-1])

@@ -100,8 +100,8 @@ class FitCarriedPicture(Picture):
                 axis.set_minor_formatter(NullFormatter())
         self._step.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _short_time(y)))
         self._rate.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,g}"))
-        self._yours = self._machine(ORANGE, "o", (0, (5, 2)), "measured machine")
-        self._card = self._machine(BLUE, "s", "-", "card")
+        self.yours = self._machine(ORANGE, "o", (0, (5, 2)), "measured machine")
+        self.card = self._machine(BLUE, "s", "-", "card")
         fluent = self._step.axhline(
             READING_S, color=GREEN, linewidth=1.4, linestyle=(0, (6, 1.5, 1, 1.5)),
             label="reads fluently: 50 ms",
@@ -115,7 +115,7 @@ class FitCarriedPicture(Picture):
             label="memory full",
         )  # fmt: skip
         figure.legend(
-            handles=[self._yours.curve, self._card.curve, full, fluent], loc="upper center",
+            handles=[self.yours.curve, self.card.curve, full, fluent], loc="upper center",
             ncols=2 if self.present else 4, bbox_to_anchor=(0.53, 1.01), columnspacing=1.1,
             borderaxespad=0.2, labelspacing=0.25, handlelength=1.9,
         )  # fmt: skip
@@ -131,10 +131,10 @@ class FitCarriedPicture(Picture):
         _decades(self._step, min(steps.min(), READING_S), max(steps.max(), READING_S))
         _decades(self._rate, rates.min(), rates.max())
         slower = result.yours.here_s > result.card.here_s
-        self._yours.show(result.yours, above=slower)
-        self._card.show(result.card, above=not slower)
+        self.yours.show(result.yours, above=slower)
+        self.card.show(result.card, above=not slower)
         place(self._caption, 0.0, 1.05, result.caption)
-        self.guess.show(guess, seconds(guess[1]) if guess else "", self._yours.words[0])
+        self.guess.show(guess, seconds(guess[1]) if guess else "", self.yours.words[0])
 
 
 class _Lines:
@@ -159,7 +159,7 @@ class _Lines:
             )
             for axes in panels
         ]  # fmt: skip
-        self._here = [
+        self.here = [
             picture.line(
                 axes, colour, marker=marker, linestyle="", zorder=7, markeredgecolor="white",
                 markersize=11 if picture.present else 8,
@@ -187,7 +187,7 @@ class _Lines:
             self._ends[i].set_data(
                 [served.batch[ends - 1]] if full else [], [y[ends - 1]] if full else []
             )
-            self._here[i].set_data([served.here_batch], [heights[i]])
+            self.here[i].set_data([served.here_batch], [heights[i]])
             over = above if i == 0 else not above
             left, right = self._span(served.here_batch, over, told[i])
             self.words[i].set(

@@ -115,7 +115,7 @@ class MeasuredRooflinePicture(Picture):
         )  # fmt: skip
         size = 9 if self.present else 6.5
         point = {"linestyle": "", "markersize": size}
-        self._chosen = self.line(
+        self.chosen = self.line(
             axes, BLUE, marker="o", zorder=6, markeredgecolor="white", label="batches, measured",
             **point,
         )  # fmt: skip
@@ -129,7 +129,7 @@ class MeasuredRooflinePicture(Picture):
         self.ridge = self.line(axes, MUTED, linewidth=1.2, linestyle=(0, (2, 2)), zorder=2)
         self._ridge_words = self.label(axes, MUTED, va="bottom", ha="left", zorder=5, bbox=GROUND)
         self.band = self.line(axes, ORANGE, linewidth=2.2, zorder=7)
-        self._here = self.line(
+        self.here = self.line(
             axes, ORANGE, marker="D", linestyle="", zorder=8, markeredgecolor="white",
             markersize=12 if self.present else 9,
         )  # fmt: skip
@@ -150,7 +150,7 @@ class MeasuredRooflinePicture(Picture):
         roof = np.minimum(result.peak_flop_per_s, result.bandwidth_bytes_per_s * x)
         self.roof.set_data(x, roof)
         self.curve.set_data(result.curve_flop_per_byte, result.curve_flop_per_s)
-        self._chosen.set_data(result.chosen_flop_per_byte, result.chosen_flop_per_s)
+        self.chosen.set_data(result.chosen_flop_per_byte, result.chosen_flop_per_s)
         self.other.set_data(result.other_flop_per_byte, result.other_flop_per_s)
         self.square.set_data(result.square_flop_per_byte, result.square_flop_per_s)
         ridge = result.ridge_flop_per_byte
@@ -183,7 +183,7 @@ class MeasuredRooflinePicture(Picture):
             result.here_flop / result.here_band_s[0],
         )
         self.band.set_data(*bars([(x, quartiles)]))
-        self._here.set_data([x], [y])
+        self.here.set_data([x], [y])
         left, right = np.log10(self._axes.get_xlim())
         low, high = self._axes.get_ylim()
         # Above the roof, on the left, nothing else is; at the left edge there is room below it.

@@ -109,7 +109,7 @@ class PredictMeasurePicture(Picture):
             markeredgecolor="white",
         )  # fmt: skip
         self._spread = self.line(axes, INK, linewidth=1.5, zorder=4)
-        self._here = self.line(
+        self.here = self.line(
             axes, ORANGE, marker="D", linestyle="", zorder=6, markeredgecolor="white",
             markersize=12 if self.present else 9,
         )  # fmt: skip
@@ -174,7 +174,7 @@ class PredictMeasurePicture(Picture):
             for b, low, high in zip(result.measured_batch, result.low_s, result.high_s, strict=True)
         ))  # fmt: skip
         at = 1e3 * result.here_s
-        self._here.set_data([result.batch], [at])
+        self.here.set_data([result.batch], [at])
         right = result.batch < 3
         self._here_words.set_horizontalalignment("left" if right else "right")
         place(

@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from course.serving._arguments import at_least, numbers, whole
-
-FloatArray = npt.NDArray[np.float64]
+from course.serving._arguments import FloatArray, at_least, numbers, whole
 
 _GRID = 160
 _POLISH = 5

@@ -15,14 +15,6 @@ import numpy.typing as npt
 from course.serving._arguments import FloatArray, at_least
 from course.serving.queueing.arguments import flat_times, share
 
-__all__ = [
-    "Interval",
-    "autocorrelation_time_customers",
-    "batch_means",
-    "batch_quantile",
-    "customers_needed",
-]
-
 _FEWEST_BATCHES = 10  # Schmeiser (1982): ten to thirty; more only shorten the batches
 _MOST_BATCHES = 30
 _MEAN_RUN = 1000  # autocorrelation times a run must last: a hundred a batch

@@ -12,13 +12,6 @@ import numpy as np
 
 from course.serving._arguments import FloatArray, at_least, whole
 
-__all__ = [
-    "exponential",
-    "gamma_with_scv",
-    "lognormal_with_scv",
-    "sample_times",
-]
-
 
 def exponential(mean_s: float, n: int, rng: np.random.Generator) -> FloatArray:
     """Return `n` exponential times of mean `mean_s`: gaps of random (Poisson) arrivals.

@@ -18,17 +18,6 @@ import numpy.typing as npt
 from course.serving._arguments import FloatArray, IntArray, whole
 from course.serving.queueing.arguments import flat_times
 
-__all__ = [
-    "BoundedRun",
-    "RequestTimes",
-    "simulate_bounded_queue",
-    "simulate_closed_loop",
-    "simulate_load_generator",
-    "simulate_queue",
-    "warm",
-    "warm_steps",
-]
-
 BoolArray = npt.NDArray[np.bool_]
 
 

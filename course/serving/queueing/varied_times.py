@@ -12,11 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-from course.serving._arguments import at_least
-
-FloatArray = npt.NDArray[np.float64]
+from course.serving._arguments import FloatArray, at_least
 
 LARGEST_CV = 20.0
 

@@ -268,18 +268,22 @@ def repeated(values: Numbers, times: Sequence[int]) -> list[Number]:
 
 
 def _printed(
-    *,
+    run: Run,
     window_s: Number,
-    requests: int,
-    tokens: int,
+    *,
     ttft: Numbers,
     e2e: Numbers,
     tpot: Numbers = (),
     itl: Numbers = (),
     good: int | None = None,
     quantile: Callable[[Numbers, float], Number] = linear,
+    more_requests: int = 0,
+    more_tokens: int = 0,
 ) -> Reported:
-    """Return the printed figures; what a tool does not have is an empty list."""
+    """Return the printed figures; what a tool does not have is an empty list.
+
+    A tool counts the successes and their tokens, and `more_requests` and `more_tokens`.
+    """
 
     def per_s(amount: int | None) -> Number:
         return None if amount is None or not window_s else amount / window_s
@@ -292,8 +296,8 @@ def _printed(
         itl_p50_s=quantile(itl, 0.5),
         itl_p99_s=quantile(itl, 0.99),
         e2e_mean_s=mean(e2e),
-        requests_per_s=per_s(requests),
-        output_tokens_per_s=per_s(tokens),
+        requests_per_s=per_s(len(run.answers) + more_requests),
+        output_tokens_per_s=per_s(run.tokens + more_tokens),
         goodput_per_s=per_s(good),
     )
 
@@ -305,13 +309,12 @@ def _stopwatch(run: Run, tpot: Numbers, itl: Numbers, e2e: Numbers) -> Reported:
     """What vLLM and SGLang share: one stopwatch, and n = 1 passes the goodput's TPOT."""
     ttft = [a.ttft_s for a in run.answers]
     return _printed(
+        run,
+        run.duration_s,
         ttft=ttft,
         tpot=tpot,
         itl=itl,
         e2e=e2e,
-        window_s=run.duration_s,
-        requests=len(run.answers),
-        tokens=run.tokens,
         good=run.good(ttft, zero_for_none(tpot), e2e),
     )
 
@@ -336,13 +339,12 @@ def _guidellm(run: Run) -> Reported:
     ttft, e2e = [a.ttft_s for a in answers], [a.to_end_s for a in answers]
     pace = [a.pace_s for a in answers]
     return _printed(
+        run,
+        run.first_send_to_last_end_s,
         ttft=ttft,
         tpot=repeated([a.to_content_s / a.tokens for a in answers], [a.tokens for a in answers]),
         itl=repeated(pace, [a.tokens - 1 for a in answers]),
         e2e=e2e,
-        window_s=run.first_send_to_last_end_s,
-        requests=len(answers),
-        tokens=run.tokens,
         good=run.good(ttft, pace, e2e),
         quantile=inverse_cdf,
     )
@@ -353,12 +355,11 @@ def _aiperf(run: Run) -> Reported:
     ttft, e2e = [a.ttft_s for a in answers], [a.to_content_s for a in answers]
     pace = [a.pace_s for a in answers]
     return _printed(
+        run,
+        run.first_send_to_last_content_s,
         ttft=ttft,
         itl=pace,
         e2e=e2e,
-        window_s=run.first_send_to_last_content_s,
-        requests=len(answers),
-        tokens=run.tokens,
         good=run.good(ttft, pace, e2e),
     )
 
@@ -369,12 +370,12 @@ def _genai_perf(run: Run) -> Reported:
     # lacks the n = 1 answers, so that from the first of them on the lists do not match
     pace = [a.pace_s for a in answers if a.tokens > 1]
     return _printed(
+        run,
+        run.first_send_to_last_content_s,
         ttft=ttft,
         itl=pace,
         e2e=e2e,
-        window_s=run.first_send_to_last_content_s,
-        requests=len(run.timelines),
-        tokens=run.tokens,
+        more_requests=len(run.timelines) - len(answers),
         good=run.good(ttft, pace, e2e),
     )
 
@@ -384,13 +385,12 @@ def _inference_perf(run: Run) -> Reported:
     ttft = [a.ttft_s if a.tokens > 1 else None for a in answers]
     pace, e2e = [a.pace_s for a in answers], [a.to_end_s for a in answers]
     return _printed(
+        run,
+        run.first_send_to_last_end_s,
         ttft=ttft,
         tpot=pace,
         itl=run.gaps_s("burst"),
         e2e=e2e,
-        window_s=run.first_send_to_last_end_s,
-        requests=len(answers),
-        tokens=run.tokens,
         good=run.good(ttft, pace, e2e),
     )
 
@@ -398,37 +398,37 @@ def _inference_perf(run: Run) -> Reported:
 def _llmperf(run: Run) -> Reported:
     answers = run.answers
     return _printed(
+        run,
+        run.duration_s,
         ttft=[a.ttft_s for a in answers],
         itl=[a.to_content_s / (a.chunks + 1) for a in answers],
         e2e=[a.to_end_s for a in answers],
-        window_s=run.duration_s,
-        requests=len(answers),
-        tokens=run.tokens + len(answers),
+        more_tokens=len(answers),
     )
 
 
 def _hf(run: Run) -> Reported:
     answers = run.answers
     return _printed(
+        run,
+        run.first_ended_to_last_end_s,
         ttft=[a.ttft_s for a in answers],
         # the gaps between chunks add up to last − first, which is 0 for one chunk
         itl=zero_for_none([a.pace_s for a in answers]),
         e2e=[a.to_end_s for a in answers],
-        window_s=run.first_ended_to_last_end_s,
-        requests=len(answers),
-        tokens=run.tokens,
     )
 
 
 def _mlperf(run: Run) -> Reported:
     answers = run.answers
     return _printed(
+        run,
+        run.first_schedule_to_last_query_s,
         ttft=[a.first_s - a.scheduled_s for a in answers],
         tpot=zero_for_none([a.pace_s for a in answers]),
         e2e=[a.last_s - a.scheduled_s for a in answers],
-        window_s=run.first_schedule_to_last_query_s,
-        requests=len(answers) - 1,
-        tokens=run.tokens - 1,
+        more_requests=-1,
+        more_tokens=-1,
         quantile=floor_rank,
     )
 

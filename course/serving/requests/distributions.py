@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from course.serving._arguments import FloatArray
 
 CONFIDENCE = 0.95
 """How sure each bound of a percentile is by itself; both together hold with 2·0.95 − 1 = 90 %."""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from course.serving._arguments import at_least, of_kind
+from course.serving._arguments import FloatArray, at_least, of_kind
 from course.serving.requests.distributions import (
     Distribution,
     Percentile,
@@ -78,7 +78,6 @@ __all__ = [
     "within",
 ]
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 

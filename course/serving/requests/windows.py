@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from course.serving._arguments import at_least
-from course.serving.requests.timelines import BoolArray, FloatArray, RequestTable
+from course.serving._arguments import FloatArray, at_least
+from course.serving.requests.timelines import BoolArray, RequestTable
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from course.serving.requests import RequestTable, RequestTimeline
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from course.serving._arguments import FloatArray
 from course.serving.engine import (
     Admission,
     EngineConfig,
@@ -29,7 +30,6 @@ from course.serving.pricing import RooflineStepCost
 from course.serving.requests import SLO
 from course.serving.workload import Workload
 
-FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MODEL: Final = "Llama-3.1-8B"

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from course.serving._arguments import FloatArray
 from course.serving.engine import (
     EngineConfig,
     LengthRun,
@@ -25,7 +26,6 @@ from course.serving.engine import (
 from course.serving.pricing import RooflineStepCost
 from course.serving.workload import Lognormal, Poisson, Quantiles, Workload, draw
 
-FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 OVER_TOKENS: Final = 4096

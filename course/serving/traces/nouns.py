@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from course.serving._arguments import FloatArray
+
 IntArray = npt.NDArray[np.int64]
 
 
