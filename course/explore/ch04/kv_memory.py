@@ -189,7 +189,7 @@ def run_of(
 
 def _films(p: KvMemoryParameters) -> dict[str, Run]:
     """Return the runs that are watched: the seats that are set, and as many as fit."""
-    server = _server(p)
+    server = server_of(p)
     fit = fit_of(blocks_of(server), sum(p.lengths))
     if fit == 0:
         return {}
