@@ -13,6 +13,7 @@ const STATUS_FINISHED = 0, STATUS_TIMED_OUT = 2;
 const SPEEDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100];
 const MOST_LEAVING = 40; // signs of those who left a moment ago that are drawn at once
 const GLIDE_S = 0.35; // how long somebody is on the way from one place to the next, on the wall clock
+const CALM_MS = 500;
 const STRIP_STEPS = 70; // steps of usual length that the strip below has room for
 const LEAST_FONT = 11;
 const FONT = "system-ui, sans-serif";
@@ -712,6 +713,8 @@ const STYLE = `
 .course-watch .cw-life{font-size:13px;margin:2px 0;padding:2px 0 2px 18px;max-height:7.5em;overflow:auto}
 .course-watch .cw-life:empty{display:none}
 .course-watch .cw-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+@container (max-width:420px){.course-watch button{padding:2px 6px}.course-watch .cw-bar{gap:4px}
+ .course-watch .cw-play{min-width:58px}.course-watch .cw-clock{min-width:0}}
 @media print{.course-watch .cw-bar,.course-watch input{display:none}}
 `;
 
@@ -760,7 +763,7 @@ export function mount(element, { films, title, from_s, speed: wanted }, options 
     seek, toggle, step, event: toEvent, setSpeed, follow: followRequest, show, state, redraw, close,
   };
   speed.value = String(me.speed);
-  let box, ink, context, token, ticking, drawnAt, last;
+  let box, ink, context, token, ticking, drawnAt, stilled, last;
   headline();
   theme();
   const sizes = new ResizeObserver(() => size());
@@ -895,7 +898,11 @@ export function mount(element, { films, title, from_s, speed: wanted }, options 
     const passed = Math.min((wall - (last ?? wall)) / 1000, 0.1); // a tab out of sight stands still
     last = wall;
     me.moment = clamp(me.moment + passed * me.speed);
-    redraw();
+    // who asked for little motion sees two still pictures a second
+    if (!calm?.matches || !(wall - (stilled ?? 0) < CALM_MS)) {
+      stilled = wall;
+      redraw();
+    }
     if (me.moment >= film.end_s) return pause();
     ticking = requestAnimationFrame(tick);
   }
