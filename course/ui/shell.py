@@ -12,6 +12,7 @@ import ipywidgets as widgets
 
 from course.ui import theme
 from course.ui.demonstration import Demonstration, Guess, Preset
+from course.ui.filmed import Filmed
 from course.ui.parameters import (
     Choice,
     Control,
@@ -152,6 +153,7 @@ class Shell(Generic[P, R]):
 
     def close(self) -> None:
         """Free the widgets."""
+        self.film.close()
         for widget in self._all:
             widget.close()
         self._all.clear()
@@ -214,6 +216,9 @@ class Shell(Generic[P, R]):
             tooltip="Copy this line into a cell to open the explorer in this state",
         )
         self._build_curtain()
+        self.film = Filmed(
+            self.explorer, self._button(theme.WATCH, theme.WATCH_HELP), self._make(widgets.VBox)
+        )
         self.view = self._arrange()
         if present:
             self.view.add_class("course-present")
@@ -253,7 +258,7 @@ class Shell(Generic[P, R]):
         )
         bar = self._make(
             widgets.HBox,
-            [self.presets, self._reset, self._again, self._present],
+            [self.presets, self._reset, self._again, self._present, self.film.button],
             layout=widgets.Layout(flex_flow="row wrap"),
         )
         panel = self._make(
@@ -270,7 +275,9 @@ class Shell(Generic[P, R]):
         body = self._make(
             widgets.HBox, [panel, picture], layout=widgets.Layout(flex_flow="row wrap")
         )
-        view = self._make(widgets.VBox, [title, bar, self._story, body, self._code])
+        view = self._make(
+            widgets.VBox, [title, bar, self._story, body, self._code, self.film.place]
+        )
         view.add_class("course-shell")
         return view
 
@@ -438,6 +445,7 @@ class Shell(Generic[P, R]):
             self._show_picture(title, f"{self.explorer.alt} {words}", with_data=True)
             self._sentence.value = _sentence(words, verdict)
         self._code.value = self.as_python()
+        self.film.follow(self._parameters, self._closed)
         idle = self.explorer.idle(self._parameters)
         for name, control in self.controls.items():
             if control.disabled != (name in idle):
