@@ -10,6 +10,7 @@ from .serving.engine import Admission as Admission
 from .serving.engine import EngineConfig as EngineConfig
 from .serving.engine import Patience as Patience
 from .serving.engine import Retry as Retry
+from .serving.engine import Speculation as Speculation
 from .serving.engine import simulate as simulate
 from .serving.engine import simulate_closed as simulate_closed
 from .serving.engine import simulate_service as simulate_service
@@ -21,6 +22,7 @@ from .serving.requests import as_reported_by as as_reported_by
 from .serving.requests import metrics as metrics
 from .serving.results import load_result as load_result
 from .serving.traces import load_trace as load_trace
+from .serving.workload import Prefixes as Prefixes
 from .serving.workload import Workload as Workload
 from .ui.still import still as still
 from .ui.watch import watch as watch

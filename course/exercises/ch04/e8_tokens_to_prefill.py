@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from course.exercises.build import function_exercise
 from course.exercises.values import Vector
 from course.serving.engine import EngineConfig, simulate
 from course.serving.scenes.long_prompts import server
-from course.serving.workload import Workload
+from course.serving.workload import Prefixes, Workload
 
 
 def tokens_to_prefill(
@@ -64,19 +65,28 @@ def _turns(rng: np.random.Generator) -> list[dict[str, Any]]:
 def prefilled_in_engine(case: Any) -> tuple[int, float, float]:
     """Return the prompt tokens that the engine computes, and the mean TTFT with and without hits.
 
-    The prompts come one by one, so that nobody waits for anybody. Seconds.
+    First come the earlier prompts, each of which shares its beginning with one of those that are
+    counted, then these; all one by one, so that nobody waits for anybody. Seconds.
     """
-    prompts = case["prompt_tokens"]
-    arrival_s = 10.0 * np.arange(len(prompts))
-    config = EngineConfig(max_num_batched_tokens=8192, block_size=case["block_size"])
-    cold = Workload(arrival_s, prompts, np.ones_like(prompts))
-    warm = Workload(
-        arrival_s, prompts, np.ones_like(prompts), cached_prefix_tokens=case["shared_tokens"]
+    prompts, size = case["prompt_tokens"], case["block_size"]
+    number = len(prompts)
+    both = np.concatenate([prompts, prompts])
+    work = Workload(
+        10.0 * np.arange(2 * number),
+        both,
+        np.ones_like(both),
+        prefixes=Prefixes.groups(np.tile(np.arange(number), 2), np.tile(case["shared_tokens"], 2)),
     )
-    with_hits = simulate(warm, server(), config, progress=False)
-    without = simulate(cold, server(), config, progress=False)
-    computed = int(with_hits.step_prefill_tokens.sum())
-    return computed, float(with_hits.ttft_s.mean()), float(without.ttft_s.mean())
+    config = EngineConfig(
+        max_num_batched_tokens=8192,
+        block_size=size,
+        num_kv_blocks=int((-(-both // size)).sum()),
+        enable_prefix_caching=True,
+    )
+    with_hits = simulate(work, server(), config, progress=False)
+    without = simulate(work, server(), replace(config, enable_prefix_caching=False), progress=False)
+    computed = int((prompts - with_hits.prefix_hit_tokens[number:]).sum())
+    return computed, float(with_hits.ttft_s[number:].mean()), float(without.ttft_s[number:].mean())
 
 
 def _engine_agrees(_: Any, case: Any) -> str:

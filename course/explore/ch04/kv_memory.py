@@ -403,7 +403,8 @@ kv_memory = Explorer(
         ),
         Preset(
             "Prefix hits",
-            "Prompts of 1,000 tokens, nine tenths of each in the prefix cache.",
+            "Prompts of 1,000 tokens, nine tenths of each in the prefix cache: each goes on with a "
+            "conversation of its own.",
             "The first tokens come sooner. Do more sequences fit?",
             {"lengths": (1000, 300), "hit_share": 0.9, "load": 0.7},
         ),

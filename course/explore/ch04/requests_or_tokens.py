@@ -22,7 +22,7 @@ from course.serving.scenes.long_prompts import (
     server,
     step_gap_quantile,
 )
-from course.serving.workload import Fixed, Poisson, RequestClass, Workload, mixture
+from course.serving.workload import Fixed, Poisson, Prefixes, RequestClass, Workload, mixture
 from course.ui import Explorer, Prediction, Preset, Table, choice, count, slider, stops
 from course.words import percent, rounded, seconds
 
@@ -48,7 +48,7 @@ class RequestsOrTokensParameters:
     )  # fmt: skip
     hit_share: float = choice(
         0.0, {"nothing": 0.0, "half": 0.5, "nine tenths": 0.9, "ninety-nine hundredths": 0.99},
-        label="Prefix cache holds", help="Of each document's prompt: computed before, and kept",
+        label="Documents share", help="Of their text, from its beginning: found in a prefix cache",
     )  # fmt: skip
     seats: int = stops(
         64, (8, 16, 22, 32, 48, 64, 96, 128), label="Limit on requests", unit="max_num_seqs",
@@ -79,8 +79,8 @@ def traffic(p: RequestsOrTokensParameters) -> Workload:
     work = _drawn(p.rate_per_s, p.document_share, p.seed)
     if not p.hit_share:
         return work
-    held = np.where(work.label == "document", int(p.hit_share * DOCUMENT_TOKENS), 0)
-    return replace(work, cached_prefix_tokens=held)
+    group = np.where(work.label == "document", 0, -1)
+    return replace(work, prefixes=Prefixes.groups(group, int(p.hit_share * DOCUMENT_TOKENS)))
 
 
 @lru_cache(maxsize=1)
@@ -92,8 +92,9 @@ def capacity_blocks() -> int:
 def counting_run(p: RequestsOrTokensParameters) -> ServiceRun:
     """Run the server that limits requests: seats, and each prompt whole in one step."""
     config = EngineConfig(
-        max_num_seqs=p.seats, max_num_batched_tokens=_NO_BUDGET, num_kv_blocks=capacity_blocks()
-    )
+        max_num_seqs=p.seats, max_num_batched_tokens=_NO_BUDGET,
+        num_kv_blocks=capacity_blocks(), enable_prefix_caching=p.hit_share > 0,
+    )  # fmt: skip
     return simulate_service(traffic(p), server(), config)
 
 
@@ -101,7 +102,7 @@ def budgeted_run(p: RequestsOrTokensParameters) -> ServiceRun:
     """Run the server that limits tokens: of a step, and in all."""
     config = EngineConfig(
         max_num_seqs=_MANY_SEATS, max_num_batched_tokens=p.budget_tokens,
-        num_kv_blocks=capacity_blocks(),
+        num_kv_blocks=capacity_blocks(), enable_prefix_caching=p.hit_share > 0,
     )  # fmt: skip
     return simulate_service(
         traffic(p), server(), config, admission=Admission(kv_watermark=p.watermark)
@@ -206,7 +207,7 @@ def _server_words(one: Limited) -> str:
 def _words(r: RequestsOrTokens) -> str:
     among = "no documents" if not r.documents else f"{r.documents} documents"
     if r.documents and r.hit_share:
-        among += f" (with {percent(r.hit_share)} of each in the prefix cache)"
+        among += f" (which share {percent(r.hit_share)} of their text)"
     return (
         f"{r.rate_per_s:g} requests a second for a minute, {among} among them. At most "
         f"{r.seats} requests: {_server_words(r.counting)}. At most {r.budget_tokens:,} tokens a "
@@ -235,8 +236,8 @@ def _question(r: RequestsOrTokens) -> str:
         f"{r.rate_per_s:g} requests a second, at most {r.seats} at once. With chats alone the "
         f"longest step took {seconds(r.calm_step_s)}. Now {r.documents} of the minute's requests "
         f"are documents of {r.document_tokens:,} tokens"
-        f"{f', {percent(r.hit_share)} of each cached' if r.hit_share else ''}. How long is the "
-        "longest step?"
+        f"{f', {percent(r.hit_share)} of it shared by all' if r.hit_share else ''}. How long is "
+        "the longest step?"
     )
 
 
@@ -297,7 +298,8 @@ requests_or_tokens = Explorer(
         ),
         Preset(
             "Prefix hits",
-            "All documents share nine tenths of their text, and the prefix cache holds it.",
+            "All documents begin alike, for nine tenths of their text, and the server has a prefix "
+            "cache.",
             "Counted in requests nothing has changed. Counted in tokens?",
             {"document_share": 0.04, "hit_share": 0.9},
         ),

@@ -19,6 +19,7 @@ _SWITCHES = (
     "async_scheduling",
 )
 MOST_DRAFTS = 64
+LONGEST_FRONT_END_S = 3600.0
 MOST_CACHED_BLOCKS = 2**24
 
 
@@ -121,7 +122,13 @@ class EngineConfig:
                 "the blocks below 1, as 0.01"
             )
         object.__setattr__(self, "watermark", watermark)
-        object.__setattr__(self, "front_end_s", at_least("front_end_s", self.front_end_s))
+        front_end_s = at_least("front_end_s", self.front_end_s)
+        if front_end_s > LONGEST_FRONT_END_S:
+            raise ValueError(
+                f"front_end_s={self.front_end_s!r} is above {LONGEST_FRONT_END_S:g}; give seconds, "
+                "as 0.015"
+            )
+        object.__setattr__(self, "front_end_s", front_end_s)
         of_kind("speculation", self.speculation, Speculation, "Speculation(4, acceptance=0.7)")
         object.__setattr__(self, "batching", as_batching(self.batching))
         object.__setattr__(self, "order", as_order(self.order))
