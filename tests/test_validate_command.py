@@ -15,13 +15,14 @@ from course.serving.validation.points import (
     Validation,
     committed_constants,
     committed_errors,
+    committed_folds,
     committed_points,
     committed_steps,
 )
 
 pytestmark = pytest.mark.slow
 
-FOUND = Validation(committed_points(), committed_steps(), committed_constants())
+FOUND = Validation(committed_points(), committed_steps(), committed_constants(), committed_folds())
 
 
 def test_tables_are_written_as_they_are_committed(tmp_path: Path) -> None:
@@ -44,7 +45,12 @@ def test_the_command_prints_every_figure(
     for row in FOUND.errors:
         assert f"{100 * row.median:5.1f} % {100 * row.p90:5.1f} %" in result.output
         assert row.block in result.output
-    assert "mbu = 0.82 ± 0.036  (identified)" in result.output
+    assert "mbu = 0.8 ± 0.038  (identified)" in result.output
+    best = next(row for row in FOUND.errors if (row.figure, row.block) == ("throughput", "all"))
+    table = result.output.splitlines()
+    assert table[0].startswith("How far off")
+    assert f"{100 * best.median:.1f} /{100 * best.p90:5.1f}" in table[2]
+    assert any("on a model not seen" in line and "gpt-oss-120b" in line for line in table)
     drawn = sorted(path.name for path in tmp_path.glob("*.png"))
     assert drawn == (["iteration_times.png", "serving_points.png"] if pictures else [])
 
@@ -54,7 +60,7 @@ def test_stages_are_as_many_as_the_bar_expects(monkeypatch: pytest.MonkeyPatch) 
     rows = [row for row in validation.comparable_points() if row.source == "silybench"]
     rows = [row for row in rows if row.concurrency in (1, 16) and row.prompt_tokens == 128]
     monkeypatch.setattr(validation, "comparable_points", lambda: tuple(rows))
-    monkeypatch.setattr(validation, "FITTED", ("overhead_s", "mbu"))
+    monkeypatch.setattr(validation, "FITTED", ("launch_per_layer_s", "mbu"))
     stages: list[str] = []
     found = validation.validate(stages.append)
     assert len(stages) == validation.validation_stages() == 7

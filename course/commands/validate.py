@@ -44,7 +44,7 @@ def validate(
             bar.update()
 
         found = validated(done)
-    typer.echo(validation_text(found.errors, found.constants))
+    typer.echo(validation_text(found.errors, found.constants, found.folds))
     for path in write_tables(found, out):
         typer.echo(f"written: {path}")
     if pictures:
@@ -69,12 +69,13 @@ def _cell(value: object) -> object:
 
 
 def write_tables(found: Validation, folder: Path) -> list[Path]:
-    """Write the three tables into `folder`; return where they went."""
+    """Write the four tables into `folder`; return where they went."""
     written = []
     for name, rows in (
         ("serving_points.csv", found.points),
         ("iteration_times.csv", found.steps),
         ("constants.csv", found.constants),
+        ("left_out.csv", found.folds),
     ):
         (folder / name).write_text(table_text(rows), encoding="utf-8", newline="\n")
         written.append(folder / name)

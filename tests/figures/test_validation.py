@@ -35,7 +35,7 @@ def test_pictures_show_every_row_and_say_so() -> None:
         if c.get_label()[0] != "_"
     )
     assert steps == len(STEPS)
-    assert "486 load levels" in describe_points(POINTS)
+    assert "682 load levels" in describe_points(POINTS)
     for draw in (draw_points, draw_steps):
         with pytest.raises(ValueError, match="nothing to draw"):
             draw([])  # type: ignore[operator]

@@ -27,6 +27,11 @@ class MeasuredPoint:
     and makes a check by Little's law circular. `ttft_stat` and `tpot_stat` say which statistic the
     source gives; `unknown` may not enter a comparison of latencies. `gpu` and `model` are the
     catalogue's names where it has them; some cards and models were only measured.
+
+    How a closed loop was run: lengths are drawn evenly between `shortest_share` times those stated
+    and those stated (1: all are equal), and each user sends `requests_per_user`. `protocol_from` is
+    `documentation`, `latencies` (that of two documented ways which these latencies show) or
+    `assumed`.
     """
 
     source: str
@@ -41,6 +46,9 @@ class MeasuredPoint:
     output_tokens: float | None
     load: str
     concurrency: int | None
+    shortest_share: float | None
+    requests_per_user: int | None
+    protocol_from: str | None
     offered_per_s: float | None
     output_tokens_per_s: float | None
     requests_per_s: float | None
@@ -169,7 +177,7 @@ def measured_frame(points: Iterable[MeasuredPoint] | None = None) -> pd.DataFram
     The columns are the fields of `MeasuredPoint`; what is not known is NaN or None.
 
     >>> measured_frame(measured_points(model="Qwen3-8B")).shape
-    (77, 30)
+    (77, 33)
     """
     import pandas as pd
 

@@ -97,10 +97,10 @@ class Constants:
     mfu_fp8: float = 0.42
     all_reduce_latency_s: float = 10e-6
     all_reduce_bytes_per_s: float = 300e9
-    mfu_fp8_static: float = 0.60
-    mfu_fp4: float = 0.34
-    expert_share: float = 0.43
-    unpack_per_layer_s: float = 61e-6
+    mfu_fp8_static: float = 0.62
+    mfu_fp4: float = 0.39
+    expert_share: float = 0.42
+    unpack_per_layer_s: float = 60e-6
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -1,6 +1,7 @@
 """Predicted against measured: constants fitted, points and logs compared; nothing is drawn."""
 
-from course.serving.validation.error_tables import fit_statement
+from course.serving.validation.closed_loop import predict_closed_loop
+from course.serving.validation.error_tables import band_coverage, error_band, fit_statement
 from course.serving.validation.knees import knees_frame, predicted_knees
 from course.serving.validation.log_replay import (
     COMMITTED,
@@ -28,10 +29,13 @@ __all__ = [
     "PointRow",
     "StepRow",
     "Validation",
+    "band_coverage",
+    "error_band",
     "fit_first_half",
     "fit_statement",
     "halves_text",
     "knees_frame",
+    "predict_closed_loop",
     "predicted_knees",
     "replay",
     "replay_all",

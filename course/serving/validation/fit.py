@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import numpy as np
+import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, at_least
 from course.serving.catalog import Gpu, IterationTime, MeasuredPoint, Model
@@ -21,8 +22,10 @@ from course.serving.pricing import DEFAULTS, Constants, RooflineStepCost, StepFe
 from course.serving.validation.log_replay import step_features
 
 NAMES = tuple(field.name for field in fields(Constants))
-SHARES = ("mbu", "mfu_bf16", "mfu_fp8")
-SECONDS = ("overhead_s", "launch_per_layer_s", "all_reduce_latency_s")
+SHARES = ("mbu", "mfu_bf16", "mfu_fp8", "mfu_fp8_static", "mfu_fp4", "expert_share")
+SECONDS = (
+    "overhead_s", "launch_per_layer_s", "all_reduce_latency_s", "unpack_per_layer_s",
+)  # fmt: skip
 
 ROBUST_SCALE = 0.1
 """Errors of a serving point beyond this (in logarithms) count by their size, not by its square."""
@@ -306,7 +309,7 @@ def fit_constants(
     return ConstantsFit(constants, names, held, errors, slopes / units, covariance)
 
 
-def refit_without(fit: ConstantsFit, left_out: FloatArray) -> Constants:
+def refit_without(fit: ConstantsFit, left_out: FloatArray | npt.NDArray[np.bool_]) -> Constants:
     """Return the constants that a fit would have found without some of its measurements.
 
     `left_out`: true for those, shape (residuals,). The errors are taken to change with the

@@ -14,38 +14,42 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from course.serving._arguments import FloatArray
 from course.serving.catalog import (
     MeasuredPoint,
-    UnknownNameError,
-    gpu,
     iteration_times,
     measured_points,
     model,
 )
-from course.serving.pricing import DEFAULTS, Constants, RooflineStepCost
+from course.serving.pricing import DEFAULTS, Constants
 from course.serving.validation.closed_loop import (
     PredictedRow,
+    RowSchedule,
     ServingPoint,
     predict_closed_loop,
-    predict_row,
+    row_cost,
     row_precision,
+    schedule_row,
 )
 from course.serving.validation.error_tables import (
     HOST_OF_2023,
     ONE_SET,
     ConstantRow,
     ErrorRow,
+    FoldRow,
     PointRow,
     StepRow,
     committed_constants,
     committed_errors,
+    committed_folds,
     committed_points,
     committed_steps,
     error_row,
     errors_of,
     fit_statement,
+    fold_row,
     validation_text,
 )
 from course.serving.validation.fit import (
@@ -63,12 +67,14 @@ from course.serving.validation.fit import (
 __all__ = [
     "ConstantRow",
     "ErrorRow",
+    "FoldRow",
     "PointRow",
     "ServingPoint",
     "StepRow",
     "Validation",
     "committed_constants",
     "committed_errors",
+    "committed_folds",
     "committed_points",
     "committed_steps",
     "comparable_points",
@@ -88,15 +94,31 @@ COURSE = "course-validation"
 """The source of what is fitted to several sources at once."""
 
 FITTED = (
-    "overhead_s",
     "launch_per_layer_s",
     "mbu",
     "mfu_bf16",
     "mfu_fp8",
+    "mfu_fp8_static",
     "all_reduce_latency_s",
+    "all_reduce_bytes_per_s",
 )
-"""What the serving points fix. The bandwidth of an all-reduce is not among them: from 300 GB/s on
-its effect is lost in that of the MFU, so it is set to 300 GB/s, two thirds of the H100's link."""
+"""What the points of dense models in bf16 and fp8 fix. `overhead_s` is held: it can hardly be told
+from the launches of models with 32 to 80 layers, and pays for some of them if it is let go."""
+
+FITTED_THEN = ("mfu_fp4", "expert_share", "unpack_per_layer_s")
+"""What 4 bits and mixtures of experts fix, with the others as dense models have them."""
+
+UNSEEN: dict[str, str | float] = {
+    "mfu_fp8_static": "mfu_fp8",
+    "mfu_fp4": "mfu_fp8",
+    "expert_share": 1.0,
+    "unpack_per_layer_s": 0.0,
+}
+"""What stands for a constant where the rows that tell it are left out: another one, or a value.
+The others keep the value that they have in force."""
+
+LEAST_SEEN = 0.05
+"""Share of a constant's effect on all rows below which the rest does not tell it."""
 
 BARE = replace(DEFAULTS, overhead_s=1e-4, launch_per_layer_s=0.0)
 """Where fits to single steps start: profiled kernels have neither a scheduler nor a host."""
@@ -104,24 +126,34 @@ BARE = replace(DEFAULTS, overhead_s=1e-4, launch_per_layer_s=0.0)
 
 # ================================================================================ serving points
 def comparable_points() -> tuple[MeasuredPoint, ...]:
-    """Return the measured points that the model speaks of: 486 load levels of closed loops.
+    """Return the measured points that the model speaks of: 682 load levels of closed loops.
 
-    Left out: mixtures of experts, latent attention and windows, 4 bits, models and cards that the
-    catalogue lacks, more than 8 cards, tensor parallelism over PCIe, and loads that are not a
-    closed loop.
+    Left out: models and cards that the catalogue lacks, more than 8 cards, tensor parallelism over
+    PCIe, and loads that are not a closed loop.
 
     >>> len(comparable_points()), len({setup_of(row) for row in comparable_points()})
-    (486, 24)
+    (682, 40)
     """
     return tuple(row for row in measured_points(load="closed loop") if _is_covered(row))
 
 
 def _is_covered(row: MeasuredPoint) -> bool:
     try:
-        cost = RooflineStepCost(model(row.model), gpu(row.gpu), row.n_gpus, row_precision(row))
-    except (UnknownNameError, ValueError):
+        cost = row_cost(row)
+    except ValueError:
         return False
     return cost.is_covered and None not in _numbers(row)
+
+
+def kind_of(row: MeasuredPoint) -> str:
+    """Return what a row's errors are counted with: "dense", "4 bits" or "experts".
+
+    >>> kind_of(measured_points(source="nim-1.5")[0])
+    'dense'
+    """
+    if model(row.model).is_moe:
+        return "experts"
+    return "4 bits" if row_precision(row) in ("nvfp4", "int4") else "dense"
 
 
 class _Seen(NamedTuple):
@@ -156,60 +188,134 @@ def setup_of(row: MeasuredPoint) -> str:
     )
 
 
-def _predict_all(
-    rows: Sequence[MeasuredPoint], constants: Constants | Sequence[Constants]
-) -> list[PredictedRow]:
-    """Predict every row; the compiled engine lets threads run side by side."""
-    sets = [constants] * len(rows) if isinstance(constants, Constants) else constants
+FOLDS: dict[str, Callable[[MeasuredPoint], str]] = {
+    "set-up": setup_of,
+    "source": lambda row: row.source,
+    "card": lambda row: row.gpu,
+    "model": lambda row: model(row.model).name,
+}
+"""By what rows are left out together."""
+
+
+def schedules_of(rows: Sequence[MeasuredPoint]) -> list[RowSchedule]:
+    """Return every row's schedule; the compiled engine lets threads run side by side."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        return list(threads.map(predict_row, rows, sets))
+        return list(threads.map(schedule_row, rows))
 
 
-def _log_errors(rows: Sequence[MeasuredPoint], constants: Constants) -> FloatArray:
+def _predict_all(
+    schedules: Sequence[RowSchedule], constants: Constants | Sequence[Constants]
+) -> list[PredictedRow]:
+    sets = [constants] * len(schedules) if isinstance(constants, Constants) else constants
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(RowSchedule.predict, schedules, sets))
+
+
+def _log_errors(schedules: Sequence[RowSchedule], constants: Constants) -> FloatArray:
     """Return log (predicted / measured): the throughputs of all rows, then their TPOTs."""
-    points = _predict_all(rows, constants)
-    predicted = [found.point.output_tokens_per_s for found in points]
-    predicted += [found.tpot_s for found in points]
+    found = _predict_all(schedules, constants)
+    predicted = [each.point.output_tokens_per_s for each in found] + [e.tpot_s for e in found]
+    rows = [each.row for each in schedules]
     measured = [row.output_tokens_per_s for row in rows] + [row.tpot_s for row in rows]
     return np.asarray(np.log(np.array(predicted) / np.array(measured, dtype=np.float64)))
 
 
-def fit_committed_points(start: Constants = DEFAULTS) -> ConstantsFit:
+@dataclass(frozen=True, eq=False)
+class PointFits:
+    """The fit to dense models, then that to 4 bits and experts with the first one's constants.
+
+    `is_dense`: which rows were in the first, shape (rows,); all others were in the second, which is
+    None where there are none.
+    """
+
+    dense: ConstantsFit
+    rest: ConstantsFit | None
+    is_dense: npt.NDArray[np.bool_]
+
+    def without(self, left_out: npt.NDArray[np.bool_]) -> Constants:
+        """Return the constants of fits without some rows, shape (rows,); see `refit_without`.
+
+        A constant that the rows left do not tell gets what `UNSEEN` says, or its value in force.
+        """
+        general = _without(self.dense, np.tile(left_out[self.is_dense], 2))
+        if self.rest is None:
+            return general
+        rest = _without(self.rest, np.tile(left_out[~self.is_dense], 2))
+        return replace(general, **{name: getattr(rest, name) for name in FITTED_THEN})
+
+
+def fit_committed_points(
+    start: Constants = DEFAULTS, schedules: Sequence[RowSchedule] | None = None
+) -> PointFits:
     """Fit the one set of constants to throughput and TPOT of all comparable points (a minute)."""
-    rows = comparable_points()
-    labels = [setup_of(row) for row in rows]
+    of_rows = schedules_of(comparable_points()) if schedules is None else schedules
+    is_dense = np.array([kind_of(each.row) == "dense" for each in of_rows])
+    dense = _fit([s for s, its in zip(of_rows, is_dense, strict=True) if its], FITTED, start)
+    others = [s for s, its in zip(of_rows, is_dense, strict=True) if not its]
+    rest = _fit(others, FITTED_THEN, dense.constants) if others else None
+    return PointFits(dense, rest, is_dense)
+
+
+def _fit(schedules: Sequence[RowSchedule], free: Sequence[str], start: Constants) -> ConstantsFit:
+    labels = [setup_of(each.row) for each in schedules]
     return fit_serving(
-        rows, FITTED, start, log_errors=lambda c: _log_errors(rows, c), groups=labels + labels
+        [each.row for each in schedules],
+        free,
+        start,
+        log_errors=lambda constants: _log_errors(schedules, constants),
+        groups=labels + labels,
     )
 
 
-def _left_out(rows: Sequence[MeasuredPoint], fit: ConstantsFit) -> list[Constants]:
-    """Return for each row the constants of a fit that has not seen its set-up."""
-    labels = np.array([setup_of(row) for row in rows])
-    found = {
-        label: refit_without(fit, np.tile(labels == label, 2)) for label in dict.fromkeys(labels)
-    }
+def left_out_constants(
+    rows: Sequence[MeasuredPoint], fits: PointFits, fold: str
+) -> list[Constants]:
+    """Return for each row the constants of fits that have seen no row of its set-up, source, …
+
+    `fold`: one of `FOLDS`.
+    """
+    labels = np.array([FOLDS[fold](row) for row in rows])
+    found = {label: fits.without(labels == label) for label in dict.fromkeys(labels)}
     return [found[label] for label in labels]
 
 
-def _own(rows: Sequence[MeasuredPoint], done: Callable[[str], None]) -> list[Constants | None]:
+def _without(fit: ConstantsFit, left_out: npt.NDArray[np.bool_]) -> Constants:
+    kept = np.linalg.norm(fit.slopes[~left_out], axis=0)
+    seen = kept > LEAST_SEEN * np.linalg.norm(fit.slopes, axis=0)
+    constants = refit_without(fit, left_out)
+    for name in (n for n, told in zip(fit.free, seen, strict=True) if not told):
+        instead = UNSEEN.get(name, getattr(DEFAULTS, name))
+        value = getattr(constants, instead) if isinstance(instead, str) else instead
+        constants = replace(constants, **{name: value})
+    return constants
+
+
+def _own(schedules: Sequence[RowSchedule], done: Callable[[str], None]) -> list[Constants | None]:
     """Return for each row the three constants of its set-up; None where it has too few points."""
-    labels = [setup_of(row) for row in rows]
+    labels = [setup_of(each.row) for each in schedules]
     found: dict[str, Constants | None] = {}
     for label in dict.fromkeys(labels):
-        mine = [row for row, its in zip(rows, labels, strict=True) if its == label]
+        mine = [each for each, its in zip(schedules, labels, strict=True) if its == label]
         found[label] = None
         if len(mine) > 3:
-            mfu = "mfu_fp8" if row_precision(mine[0]) == "fp8" else "mfu_bf16"
             found[label] = fit_constants(
                 lambda constants, mine=mine: _log_errors(mine, constants),  # type: ignore[misc]
-                ("overhead_s", "mbu", mfu),
+                ("overhead_s", "mbu", _MFU.get(row_precision(mine[0].row), "mfu_bf16")),
                 change=POINT_CHANGE,
                 robust_scale=ROBUST_SCALE,
                 rounds=5,
             ).constants
         done(f"own constants: {label}")
     return [found[label] for label in labels]
+
+
+_MFU = {
+    "fp8": "mfu_fp8",
+    "fp8-static": "mfu_fp8_static",
+    "nvfp4": "mfu_fp4",
+    "mxfp4": "expert_share",
+}
+"""The constant by which a precision's arithmetic is known."""
 
 
 # ================================================================================ single steps
@@ -271,6 +377,7 @@ class Validation:
     points: tuple[PointRow, ...]
     steps: tuple[StepRow, ...]
     constants: tuple[ConstantRow, ...]
+    folds: tuple[FoldRow, ...]
 
     @property
     def errors(self) -> tuple[ErrorRow, ...]:
@@ -284,18 +391,22 @@ def validate(done: Callable[[str], None] = lambda label: None) -> Validation:
     `done` is called with a label after each of `validation_stages()` parts.
     """
     rows = comparable_points()
-    points = _predict_all(rows, DEFAULTS)
+    schedules = schedules_of(rows)
+    points = _predict_all(schedules, DEFAULTS)
     done("all points, one set of constants")
-    fit = fit_committed_points()
+    fits_to_points = fit_committed_points(schedules=schedules)
     done("constants fitted anew")
-    left_out = _predict_all(rows, _left_out(rows, fit))
-    done("each set-up left out")
-    own = _own(rows, done)
+    left_out = {
+        fold: _predict_all(schedules, left_out_constants(rows, fits_to_points, fold))
+        for fold in FOLDS
+    }
+    done("each set-up, source, card and model left out")
+    own = _own(schedules, done)
     with_own = [index for index, constants in enumerate(own) if constants is not None]
     own_points = dict(
         zip(
             with_own,
-            _predict_all([rows[i] for i in with_own], [own[i] or DEFAULTS for i in with_own]),
+            _predict_all([schedules[i] for i in with_own], [own[i] or DEFAULTS for i in with_own]),
             strict=True,
         )
     )
@@ -304,12 +415,38 @@ def validate(done: Callable[[str], None] = lambda label: None) -> Validation:
     done("single steps")
     return Validation(
         points=tuple(
-            _point_row(row, points[i], left_out[i], own_points.get(i)) for i, row in enumerate(rows)
+            _point_row(row, points[i], left_out["set-up"][i], own_points.get(i))
+            for i, row in enumerate(rows)
         ),
         steps=_step_rows(fits),
-        constants=_constant_rows(ONE_SET, fit)
+        constants=_constant_rows(ONE_SET, fits_to_points.dense)
+        + (_constant_rows(ONE_SET, fits_to_points.rest) if fits_to_points.rest else ())
         + tuple(row for label, found in fits.items() for row in _constant_rows(label, found)),
+        folds=tuple(
+            row for fold, found in left_out.items() for row in _fold_rows(fold, rows, found)
+        ),
     )
+
+
+def _fold_rows(
+    fold: str, rows: Sequence[MeasuredPoint], found: Sequence[PredictedRow]
+) -> list[FoldRow]:
+    """Return how far off the rows are that a fit has not seen, each group by itself."""
+    label_of = FOLDS[fold]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault((label_of(row), kind_of(row)), []).append(index)
+    return [
+        fold_row(
+            fold,
+            label,
+            kind,
+            [(found[i].point.output_tokens_per_s, rows[i].output_tokens_per_s or 1.0) for i in its],
+            [(found[i].tpot_s, rows[i].tpot_s or 1.0) for i in its],
+            [(found[i].ttft_s, rows[i].ttft_s or 1.0) for i in its],
+        )
+        for (label, kind), its in groups.items()
+    ]
 
 
 def validation_stages() -> int:
@@ -323,6 +460,7 @@ def _point_row(
     seen = _seen(row)
     return PointRow(
         setup=setup_of(row),
+        kind=kind_of(row),
         prompt_tokens=seen.prompt_tokens,
         output_tokens=seen.output_tokens,
         concurrency=seen.concurrency,
@@ -337,6 +475,8 @@ def _point_row(
         ttft_stat=row.ttft_stat or "unknown",
         measured_ttft_s=seen.ttft_s,
         predicted_ttft_s=_digits(found.ttft_s),
+        left_out_tpot_s=_digits(left_out.tpot_s),
+        left_out_ttft_s=_digits(left_out.ttft_s),
         source=row.source,
     )
 
