@@ -163,7 +163,7 @@ def test_what_a_prediction_is_worth(prose: str) -> None:
     assert points.throughput_is[(ratio - 1).abs().idxmax()] == "derived"
     own = (points.own_tokens_per_s / points.measured_tokens_per_s - 1).abs()
     assert "nine of ten are within a tenth" in prose
-    assert 0.08 < own.quantile(0.9) < 0.1
+    assert 0.07 < own.quantile(0.9) < 0.1
     assert "of a mixture of experts nine of ten came out within a factor of 1.5" in prose
     mixtures = of_all[of_all.kind == "experts"]
     factors = mixtures.predicted_tokens_per_s / mixtures.measured_tokens_per_s
