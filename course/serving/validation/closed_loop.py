@@ -13,10 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from course.serving._arguments import FloatArray, IntArray, at_least, whole
-from course.serving.catalog import MeasuredPoint
-from course.serving.catalog.tables import named
+from course.serving.catalog import MeasuredPoint, UnknownNameError
 from course.serving.engine import EngineConfig, Run, modes, simulate_closed
-from course.serving.engine.modes import Batching
 from course.serving.pricing import (
     DEFAULTS,
     Constants,
@@ -199,7 +197,7 @@ class Server:
     front_end_s: float
     fp8_cache: bool = False
     static_fp8: tuple[str, ...] = ()
-    batching: Batching = field(default_factory=modes.continuous)
+    batching: modes.Batching = field(default_factory=modes.continuous)
     memory_fraction: float = 0.9
 
 
@@ -218,7 +216,10 @@ LONG_ANSWER_TOKENS, LONG_ANSWER_REQUESTS = 4096, 4
 
 def server_of(row: MeasuredPoint) -> Server:
     """Return the habits of a row's serving software; UnknownNameError for another one."""
-    return named("engine", row.engine.split(" ")[0].rstrip(","), SERVERS)
+    name = row.engine.split(" ")[0].rstrip(",")
+    if name not in SERVERS:
+        raise UnknownNameError(f"engine={name!r} is not known; known: {', '.join(SERVERS)}")
+    return SERVERS[name]
 
 
 def row_precision(row: MeasuredPoint) -> str:
