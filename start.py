@@ -121,6 +121,7 @@ def made(extras: str) -> bool:
             shutil.rmtree(VENV, ignore_errors=True)
             os.rename(old, VENV)
         elif old:
+            say("Removing the old environment ...")
             shutil.rmtree(old, ignore_errors=True)
     return done or (bool(old) and usable_all_the_same())
 

@@ -246,7 +246,9 @@ def _offline() -> Iterator[Finding]:
 def _desk() -> Iterator[Finding]:
     if WORK.is_dir():
         trouble = machine.cannot_write(str(WORK))
-        if trouble:
+        if trouble and machine.cannot_write(str(WORK.parent)):
+            yield Finding("work/", None, f"{WORK} is read-only, as the folder around it is")
+        elif trouble:
             mend = f"get the folder back: sudo chown -R $(id -un) {shlex.quote(str(WORK))}"
             yield Finding("work/", False, f"{WORK} cannot be written ({trouble})", mend)
     notebooks = list(WORK.glob("*.ipynb"))

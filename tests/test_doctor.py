@@ -150,8 +150,12 @@ def test_folders_that_cannot_be_written_are_named(
         assert name in found[name].mend
         assert os.environ[name] != nowhere, "what is tried afterwards has a folder"
     assert str(tmp_path / "work") in found["folder"].words
-    monkeypatch.setattr(machine, "cannot_write", lambda _: "Permission denied")
+    monkeypatch.setattr(
+        machine, "cannot_write", lambda f: "denied" if f == str(tmp_path / "work") else ""
+    )
     assert "chown" in wrong(doctor._desk())["work/"].mend
+    monkeypatch.setattr(machine, "cannot_write", lambda _: "read-only")
+    assert wrong(doctor._desk()) == {}, "a hub's image is as it should be"
 
 
 def test_a_nonsense_backend_is_found_where_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
