@@ -16,6 +16,7 @@ from course.commands._targets import check_sources, check_targets
 from course.commands.bench import bench
 from course.commands.knee import knee
 from course.commands.new import app as new
+from course.commands.predict import predict
 from course.commands.simulate import simulate
 from course.commands.validate import validate
 from course.desk import settle_homes
@@ -31,6 +32,7 @@ app = typer.Typer(
 
 app.command()(simulate)
 app.command()(knee)
+app.command()(predict)
 app.command()(bench)
 app.command()(validate)
 app.add_typer(new, name="new")

@@ -21,6 +21,7 @@ from course.serving.validation.points import (
     validation_stages,
     validation_text,
 )
+from course.serving.validation.predicted import prediction_text
 
 __all__ = [
     "COMMITTED",
@@ -37,6 +38,7 @@ __all__ = [
     "knees_frame",
     "predict_closed_loop",
     "predicted_knees",
+    "prediction_text",
     "replay",
     "replay_all",
     "replay_text",

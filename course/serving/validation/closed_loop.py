@@ -106,6 +106,16 @@ def predict_closed_loop(
     return serving_point(run, concurrency, whole_run=whole_run)
 
 
+def is_held_against_points(gpu: str, n_gpus: int, model: str, precision: str) -> bool:
+    """Return whether points of this kind were measured; ValueError as `predict_closed_loop`.
+
+    >>> is_held_against_points("H100-80GB-SXM", 1, "Llama-3.1-8B", "bf16")
+    True
+    """
+    cost = RooflineStepCost(model, gpu, n_gpus, precision, load=Load(1, 1000))
+    return cost.is_covered
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How a benchmark is run: requests a user and in all, spread of lengths, what throughput is."""
