@@ -48,7 +48,7 @@ class Packing(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class RunSummary(Summary):
+class SummaryOfSteps(Summary):
     """A run's metrics, with the gaps between tokens taken from its steps."""
 
     run: Run | None = None
@@ -299,7 +299,7 @@ class Run:
         >>> found.requests_per_s, found.tpot.mean, found.attainment, found.itl.p50
         (1.3333333333333333, 0.5, 1.0, 0.5)
         """
-        return RunSummary(self.requests, window or self.window(), slo, None, self)
+        return SummaryOfSteps(self.requests, window or self.window(), slo, None, self)
 
     # -------------------------------------------------------------------------------------- read
     def to_frame(self) -> pd.DataFrame:

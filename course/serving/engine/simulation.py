@@ -16,13 +16,12 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, IntArray, at_least, numbers, same_length, whole
 from course.serving.engine.admission import Admission
-from course.serving.engine.clients import Retry
-from course.serving.engine.clients import Users as ServiceUsers
+from course.serving.engine.clients import Retry, Users
 from course.serving.engine.config import EngineConfig
 from course.serving.engine.general import found_by_loop, packed_log
 from course.serving.engine.inputs import check_kinds, kernel_form, price_of, unpriced_step
 from course.serving.engine.kernels import codes
-from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
+from course.serving.engine.kernels.state import Load, Log, Rules, Senders, Work
 from course.serving.engine.orders import FirstCome, MostUrgent, ShortestFirst
 from course.serving.engine.run import Packing, Run
 from course.serving.engine.service_setup import Setting, later
@@ -100,7 +99,7 @@ def simulate_closed(
     number = whole("users", users)
     check_kinds(work, cost, config or EngineConfig())
     starts_s = _starts(number, ramp_s, seed, start_s)
-    clients = Users(
+    clients = Senders(
         next_s=starts_s,
         heap=np.lexsort((np.arange(number), starts_s)),
         think_s=_thinking(think_s, len(work)),
@@ -148,7 +147,7 @@ class _Loops(NamedTuple):
 
 def _run(
     work: Workload,
-    clients: Users | None,
+    clients: Senders | None,
     cost: StepCost,
     config: EngineConfig,
     horizon_s: float | None,
@@ -164,7 +163,7 @@ def _run(
     load = _load(work, clients is None, delay_s)
     rules = _rules(work, clients is None, config, form, horizon)
     loops = _choose(rules, cost, config, compiled and form is not None)
-    users = clients or Users(
+    users = clients or Senders(
         np.empty(0), np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.int64)
     )
     users = users._replace(next_s=users.next_s + delay_s, think_s=later(users.think_s, delay_s))
@@ -179,7 +178,7 @@ def _read(
     config: EngineConfig,
     horizon_s: float,
     rules: Rules,
-    users: Users,
+    users: Senders,
     log: Log,
     state: Work,
 ) -> Run:
@@ -236,7 +235,7 @@ def _needs_the_general_loop(work: Workload, config: EngineConfig) -> bool:
 
 def _run_generally(
     work: Workload,
-    clients: Users | None,
+    clients: Senders | None,
     cost: StepCost,
     config: EngineConfig,
     horizon_s: float,
@@ -249,7 +248,7 @@ def _run_generally(
         retry=Retry(),
         admission=Admission(),
         long_prompts=None,
-        users=None if clients is None else ServiceUsers(clients.next_s.size),
+        users=None if clients is None else Users(clients.next_s.size),
         seed=0,
         horizon_s=horizon_s,
         starts_s=None if clients is None else clients.next_s,
@@ -379,7 +378,7 @@ def _choose(rules: Rules, cost: StepCost, config: EngineConfig, compiled: bool) 
     return _Loops(run, functions.close_run, compiled)
 
 
-def _work(rules: Rules, users: Users, requests: int) -> Work:
+def _work(rules: Rules, users: Senders, requests: int) -> Work:
     from course.serving.engine.kernels import steps as k
 
     at = np.zeros(k.AT_SIZE, dtype=np.int64)
@@ -426,7 +425,7 @@ def _run_to_end(
     loops: _Loops,
     state: Work,
     load: Load,
-    users: Users,
+    users: Senders,
     rules: Rules,
     price: tuple[float, ...],
     cost: StepCost,

@@ -21,7 +21,7 @@ class Load(NamedTuple):
     value: FloatArray  # priority, smaller is more urgent; empty: all 0
 
 
-class Users(NamedTuple):
+class Senders(NamedTuple):
     """The users of a closed loop; all empty in an open one."""
 
     next_s: FloatArray  # by user: when they send next

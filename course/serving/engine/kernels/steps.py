@@ -38,7 +38,7 @@ from course.serving.engine.kernels.common import (
     custom_key,
     step_seconds,
 )
-from course.serving.engine.kernels.state import Load, Log, Rules, Users, Work
+from course.serving.engine.kernels.state import Load, Log, Rules, Senders, Work
 
 INLINED = OPTIONS | {"forceinline": True}  # a call would copy the records, array by array
 
@@ -182,7 +182,7 @@ def user_before(next_s: FloatArray, one: int, other: int) -> bool:
 
 
 @compiled(**OPTIONS)
-def push_user(at: IntArray, users: Users, user: int) -> None:
+def push_user(at: IntArray, users: Senders, user: int) -> None:
     """Let `user` send at their next time."""
     heap = users.heap
     place = at[PENDING]
@@ -197,7 +197,7 @@ def push_user(at: IntArray, users: Users, user: int) -> None:
 
 
 @compiled(**OPTIONS)
-def pop_user(at: IntArray, users: Users) -> int:
+def pop_user(at: IntArray, users: Senders) -> int:
     """Return the user who sends next, and take them out."""
     heap = users.heap
     top = heap[0]
@@ -230,7 +230,7 @@ def never_fits(rules: Rules, tokens: int) -> bool:
 
 
 @compiled(**INLINED)
-def arrival_of(load: Load, users: Users, request: int) -> float:
+def arrival_of(load: Load, users: Senders, request: int) -> float:
     """Return when a request was sent."""
     if users.next_s.size > 0:
         return users.sent_s[request]
@@ -238,7 +238,7 @@ def arrival_of(load: Load, users: Users, request: int) -> float:
 
 
 @compiled(**INLINED)
-def next_send_s(at: IntArray, load: Load, users: Users, rules: Rules) -> float:
+def next_send_s(at: IntArray, load: Load, users: Senders, rules: Rules) -> float:
     """Return when the next request will be sent; inf if none will be by the horizon."""
     if at[SENT] >= load.prompt.size:
         return INF
@@ -254,7 +254,7 @@ def next_send_s(at: IntArray, load: Load, users: Users, rules: Rules) -> float:
 
 
 @compiled(**INLINED)
-def send_again(at: IntArray, users: Users, request: int, end_s: float) -> None:
+def send_again(at: IntArray, users: Senders, request: int, end_s: float) -> None:
     """In a closed loop, let the user of a request that ended think and then send again."""
     if users.next_s.size > 0:
         user = users.owner[request]
@@ -263,7 +263,7 @@ def send_again(at: IntArray, users: Users, request: int, end_s: float) -> None:
 
 
 @compiled(**INLINED)
-def send(at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray) -> bool:
+def send(at: IntArray, load: Load, users: Senders, rules: Rules, status: TinyArray) -> bool:
     """Let the next request join; return whether it was accepted."""
     request = at[SENT]
     at[SENT] += 1
@@ -281,7 +281,7 @@ def send(at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray
 
 @compiled(**INLINED)
 def send_until(
-    at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
+    at: IntArray, load: Load, users: Senders, rules: Rules, status: TinyArray, now_s: float
 ) -> int:
     """Let everybody join who sends by `now_s`; return how many were accepted."""
     accepted = 0
@@ -295,7 +295,7 @@ def send_until(
 
 @compiled(**OPTIONS)
 def send_before(
-    at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
+    at: IntArray, load: Load, users: Senders, rules: Rules, status: TinyArray, now_s: float
 ) -> None:
     """Let everybody join who was sent earlier than `now_s`."""
     while next_send_s(at, load, users, rules) < now_s:
@@ -304,7 +304,7 @@ def send_before(
 
 @compiled(**OPTIONS)
 def forget_old_arrivals(
-    at: IntArray, load: Load, users: Users, status: TinyArray, now_s: float
+    at: IntArray, load: Load, users: Senders, status: TinyArray, now_s: float
 ) -> int:
     """Move RECENT past those sent a second ago or earlier; return how many were accepted ones."""
     left = 0
@@ -317,7 +317,7 @@ def forget_old_arrivals(
 
 @compiled(**OPTIONS)
 def start_when_empty(
-    at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
+    at: IntArray, load: Load, users: Senders, rules: Rules, status: TinyArray, now_s: float
 ) -> float:
     """Return when an engine, idle since `now_s`, begins its next step; inf if nobody comes.
 
@@ -358,7 +358,7 @@ def start_when_empty(
 
 @compiled(**OPTIONS)
 def start_s(
-    at: IntArray, load: Load, users: Users, rules: Rules, status: TinyArray, now_s: float
+    at: IntArray, load: Load, users: Senders, rules: Rules, status: TinyArray, now_s: float
 ) -> float:
     """Return when an engine in which nothing runs begins its next step; inf if never.
 
@@ -388,7 +388,7 @@ def open_gap(at: IntArray, gaps: SmallArray, request: int, tokens: int, step: in
 
 @compiled(**INLINED)
 def end_request(
-    at: IntArray, users: Users, log: Log, request: int, output_tokens: int, end_s: float
+    at: IntArray, users: Senders, log: Log, request: int, output_tokens: int, end_s: float
 ) -> None:
     """Note that a request has made its last token."""
     log.finish_s[request] = end_s
@@ -525,7 +525,7 @@ def keep_slot(at: IntArray, rules: Rules, cached_tokens: int) -> None:
 
 @compiled(**INLINED)
 def end_those_due(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> None:
     """End every decoder whose last token fell on the step just done."""
     at = work.at
@@ -595,7 +595,7 @@ def decode_on(
 
 @compiled(**INLINED)
 def emit_after_prefill(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> None:
     """Let every request whose known tokens are all computed now emit its next token."""
     at = work.at
@@ -644,7 +644,7 @@ def compute_prompt(work: Work, load: Load, rules: Rules, me: int, computed: int,
 
 # ============================================================ the queue, where it is not by arrival
 @compiled(**OPTIONS)
-def goes_before(load: Load, users: Users, rules: Rules, one: int, other: int) -> bool:
+def goes_before(load: Load, users: Senders, rules: Rules, one: int, other: int) -> bool:
     """Say whether waiting request `one` stands before `other` in a built-in order."""
     if rules.order == SJF:
         if load.guess[one] != load.guess[other]:
@@ -658,7 +658,7 @@ def goes_before(load: Load, users: Users, rules: Rules, one: int, other: int) ->
 
 
 @compiled(**OPTIONS)
-def aged_value(load: Load, users: Users, rules: Rules, request: int) -> float:
+def aged_value(load: Load, users: Senders, rules: Rules, request: int) -> float:
     """Return a request's priority, which its age improves; all age alike, so no clock is needed."""
     value = 0.0
     if load.value.size > 0:
@@ -667,7 +667,7 @@ def aged_value(load: Load, users: Users, rules: Rules, request: int) -> float:
 
 
 @compiled(**OPTIONS)
-def enqueue(work: Work, load: Load, users: Users, rules: Rules, request: int) -> None:
+def enqueue(work: Work, load: Load, users: Senders, rules: Rules, request: int) -> None:
     """Put a request into the queue."""
     at = work.at
     queue = work.queue
@@ -684,7 +684,7 @@ def enqueue(work: Work, load: Load, users: Users, rules: Rules, request: int) ->
 
 
 @compiled(**OPTIONS)
-def drop_top(work: Work, load: Load, users: Users, rules: Rules) -> None:
+def drop_top(work: Work, load: Load, users: Senders, rules: Rules) -> None:
     """Take the top entry out of the queue's heap."""
     at = work.at
     queue = work.queue
@@ -706,7 +706,7 @@ def drop_top(work: Work, load: Load, users: Users, rules: Rules) -> None:
 
 
 @compiled(**OPTIONS)
-def enqueue_joined(work: Work, load: Load, users: Users, rules: Rules, status: TinyArray) -> None:
+def enqueue_joined(work: Work, load: Load, users: Senders, rules: Rules, status: TinyArray) -> None:
     """Put everybody who has joined and was accepted into the queue."""
     at = work.at
     while at[HEAD] < at[SENT]:
@@ -716,7 +716,7 @@ def enqueue_joined(work: Work, load: Load, users: Users, rules: Rules, status: T
 
 
 @compiled(**OPTIONS)
-def place_by_custom_key(work: Work, load: Load, users: Users, now_s: float) -> int:
+def place_by_custom_key(work: Work, load: Load, users: Senders, now_s: float) -> int:
     """Return the place in the queue whose key is the smallest; the earlier request on a tie."""
     best = -1
     best_key = INF
@@ -751,7 +751,7 @@ def oldest_waiting(work: Work, status: TinyArray) -> int:
 
 @compiled(**OPTIONS)
 def first_in_queue(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> tuple[Any, Any]:
     """Return the waiting request that is next in order, and its place; the place is -1 where it
     is not by the queue's own order that it is next."""
@@ -773,7 +773,7 @@ def first_in_queue(
 
 @compiled(**OPTIONS)
 def take_from_queue(
-    work: Work, load: Load, users: Users, rules: Rules, request: int, place: int
+    work: Work, load: Load, users: Senders, rules: Rules, request: int, place: int
 ) -> None:
     """Take a request out of the queue; it stood at `place`, or is left lying if that is -1."""
     at = work.at
@@ -800,7 +800,7 @@ def somebody_waits(at: IntArray, status: TinyArray) -> bool:
 
 @compiled(**INLINED)
 def head_of_queue(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> tuple[Any, Any, Any, Any]:
     """Return who is next: the request, its tokens emitted and cached, its place in the queue."""
     at = work.at
@@ -837,7 +837,14 @@ def chunk_that_fits(
 
 @compiled(**INLINED)
 def leave_queue(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, request: int, place: int, me: int
+    work: Work,
+    load: Load,
+    users: Senders,
+    rules: Rules,
+    log: Log,
+    request: int,
+    place: int,
+    me: int,
 ) -> None:
     """Take the request at the head of the queue out of it, to its seat `me`."""
     at = work.at
@@ -854,7 +861,7 @@ def leave_queue(
 
 @compiled(**INLINED)
 def admit_waiting(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float, budget: int
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float, budget: int
 ) -> tuple[int, int]:
     """Admit from the head of the queue while it fits; return the tokens and attention pairs."""
     at = work.at
@@ -937,7 +944,7 @@ def make_room(work: Work, load: Load, rules: Rules, log: Log, chunk: int) -> int
 
 @compiled(**INLINED)
 def mixed_step(
-    work: Work, load: Load, users: Users, rules: Rules, price: Price, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, price: Price, log: Log, now_s: float
 ) -> float:
     """Do one step that may do more than decode; return when it ends, -1 if it costs nothing."""
     at = work.at
@@ -986,7 +993,7 @@ def mixed_step(
 
 @compiled(**INLINED)
 def decoding_until(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> float:
     """Return until when the next steps do nothing but decode; -1 if the next one may do more."""
     at = work.at
@@ -1020,7 +1027,7 @@ def run_continuous(
     clock_s: FloatArray,
     work: Work,
     load: Load,
-    users: Users,
+    users: Senders,
     rules: Rules,
     price: Price,
     log: Log,
@@ -1054,7 +1061,7 @@ def run_continuous(
 # ================================================================================ static batches
 @compiled(**OPTIONS)
 def batch_start_s(
-    work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
 ) -> float:
     """Return when an idle engine starts its next batch; inf if never. Whoever waits is queued."""
     at = work.at
@@ -1077,7 +1084,9 @@ def batch_start_s(
 
 
 @compiled(**OPTIONS)
-def form_batch(work: Work, load: Load, users: Users, rules: Rules, log: Log, now_s: float) -> None:
+def form_batch(
+    work: Work, load: Load, users: Senders, rules: Rules, log: Log, now_s: float
+) -> None:
     """Seat the next batch: the first in the queue, as many as fit at their final lengths."""
     at = work.at
     reserved = 0
@@ -1133,7 +1142,7 @@ def run_batches(
     clock_s: FloatArray,
     work: Work,
     load: Load,
-    users: Users,
+    users: Senders,
     rules: Rules,
     price: Price,
     log: Log,
@@ -1166,7 +1175,7 @@ def run_batches(
 
 # ======================================================================================= the end
 @compiled(**OPTIONS)
-def close_run(work: Work, load: Load, users: Users, rules: Rules, log: Log) -> None:
+def close_run(work: Work, load: Load, users: Senders, rules: Rules, log: Log) -> None:
     """Let those join who were sent when no step began any more; count unfinished tokens."""
     at = work.at
     send_until(at, load, users, rules, log.status, rules.horizon_s)
