@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from course import (
     simulate,
     simulate_service,
 )
-from course.serving.engine import Run, ServiceRun
+from course.serving.engine import Run, ServiceRun, Speculation
 from course.ui.film import Film, Place, film_of, pack
 from course.ui.watch import MODULE, Watch, in_words
 from tests.lanes import by_lane
@@ -81,7 +82,12 @@ def static() -> Run:
     return simulate(crowd(60), COST, EngineConfig(max_num_seqs=6, batching=way))
 
 
-RUNS = {run.__name__: run for run in (by_hand, pressed, storm, door, static)}
+def guessing() -> Run:
+    """Several tokens a step."""
+    return simulate(crowd(60), COST, replace(CONFIG, speculation=Speculation(3, 0.7)))
+
+
+RUNS = {run.__name__: run for run in (by_hand, pressed, storm, door, static, guessing)}
 
 
 def moments_of(film: Film, count: int) -> list[float]:

@@ -50,11 +50,12 @@ test("who arrived first stands first, and who was preempted before all", () => {
     const again = line.findIndex((one) => one.place === w.QUEUE);
     const front = again < 0 ? line : line.slice(0, again);
     assert.ok(front.every((one) => one.place === w.PREEMPTED));
-    reached += front.length;
+    front.forEach((one, at) => assert.ok(!at || front[at - 1].since >= one.since));
+    reached += front.length > 1;
     const queue = line.slice(front.length);
     queue.forEach((one, at) => assert.ok(!at || queue[at - 1].body < one.body));
   }
-  assert.ok(reached > 0, "no case of somebody preempted");
+  assert.ok(reached > 0, "no case of several preempted");
 });
 
 test("a step forward and a step back end where they began", () => {
