@@ -56,17 +56,11 @@ def _simulated(utilization: float, customers: int, seed: int, percentile: float)
     return SimulatedPoint(
         utilization=utilization,
         mean_s=mean.estimate,
-        mean_band_s=_band(mean),
+        mean_band_s=mean.band,
         percentile_s=quantile.estimate,
-        percentile_band_s=_band(quantile),
+        percentile_band_s=quantile.band,
         needed_customers=mean.needed_customers or 0,
     )
-
-
-def _band(interval: queueing.Interval) -> tuple[float, float] | None:
-    if interval.low is None or interval.high is None:
-        return None
-    return interval.low, interval.high
 
 
 @lru_cache(maxsize=32)

@@ -117,10 +117,8 @@ def _simulated(
         interval = queueing.batch_means(times, utilization=busy)
     else:
         interval = queueing.batch_quantile(times, percentile, utilization=busy)
-    band = None
-    if interval.low is not None and interval.high is not None:
-        band = (interval.low, interval.high)
-    return SimulatedSystem(interval.estimate, band, interval.needed_customers or 0, rejected)
+    needed = interval.needed_customers or 0
+    return SimulatedSystem(interval.estimate, interval.band, needed, rejected)
 
 
 def _system(p: PoolingParameters, servers: int, rate_per_s: float, share: float) -> System:

@@ -77,10 +77,7 @@ def _simulated(
         _gaps(customers, seed, arrivals_cv) / utilization, _services(customers, seed, service_cv)
     )
     interval = queueing.batch_means(waits, utilization=utilization, variability=variability)
-    band = None
-    if interval.low is not None and interval.high is not None:
-        band = (interval.low, interval.high)
-    return SimulatedWait(utilization, interval.mean, band, interval.needed_customers or 0)
+    return SimulatedWait(utilization, interval.mean, interval.band, interval.needed_customers or 0)
 
 
 @lru_cache(maxsize=32)

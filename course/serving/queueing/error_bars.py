@@ -50,6 +50,11 @@ class Interval:
             raise ValueError(f"this interval is of the {self.p} quantile; read .estimate")
         return self.estimate
 
+    @property
+    def band(self) -> tuple[float, float] | None:
+        """Both ends of the error bar, or None where there is none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 def autocorrelation_time_customers(utilization: float) -> float:
     """Return how many successive M/M/1 waits tell as much about the mean as one independent one.
