@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 
 def seconds(value: float) -> str:
@@ -48,3 +49,27 @@ def percent(share: float) -> str:
     value = 100 * share
     decimals = 2 if 99 < value < 100 else 1
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "\u00a0%"
+
+
+_ENDS = re.compile(r"(?<=[.!?;])\s+(?=\S)")
+
+
+def lead_and_rest(words: str, most: int = 30) -> tuple[str, str]:
+    """Return what is said at once, and what only a reader who asks is told.
+
+    The first is as much of `words` as `most` words hold, cut where a sentence or a part of one
+    ends; where the first part alone is longer, that part.
+
+    >>> lead_and_rest("It waits 2.5 s; nobody leaves. The rest is quick.", most=6)
+    ('It waits 2.5 s; nobody leaves.', 'The rest is quick.')
+    >>> lead_and_rest("It waits 2.5 s; nobody leaves.", most=4)
+    ('It waits 2.5 s.', 'Nobody leaves.')
+    """
+    parts = _ENDS.split(words)
+    count = 1
+    while count < len(parts) and len(" ".join(parts[: count + 1]).split()) <= most:
+        count += 1
+    lead, rest = " ".join(parts[:count]), " ".join(parts[count:])
+    if rest and lead.endswith(";"):
+        lead, rest = f"{lead[:-1]}.", f"{rest[0].upper()}{rest[1:]}"
+    return lead, rest

@@ -59,7 +59,7 @@ _BASE: Final = {
     "text.color": INK,
 }
 _PAGE: Final = {"font.size": 10.0, "lines.linewidth": 2.0, "lines.markersize": 7.0}
-_PRESENT: Final = {"font.size": 13.0, "lines.linewidth": 3.2, "lines.markersize": 10.0}
+_PRESENT: Final = {"font.size": 13.2, "lines.linewidth": 2.6, "lines.markersize": 9.0}
 
 FloatArray = npt.NDArray[np.float64]
 Point = tuple[float, float]
@@ -96,6 +96,7 @@ class Picture:
     """
 
     size: tuple[float, float] = (7.6, 4.2)
+    least_px: int = 560
 
     def __init__(self, present: bool = False) -> None:
         self._data: list[Artist] = []

@@ -85,6 +85,11 @@ class Drawing(Protocol[R_contra]):
         """The one figure, made once and kept."""
         ...
 
+    @property
+    def least_px(self) -> int:
+        """The least width on a screen at which every word in it is read."""
+        ...
+
     def update(self, result: R_contra, guess: tuple[float, float] | None) -> None:
         """Move the artists to `result`, and the star to the learner's guess (x, y), if any."""
         ...

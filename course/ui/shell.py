@@ -6,6 +6,10 @@ import html
 import math
 import os
 import re
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import ipywidgets as widgets
@@ -13,6 +17,7 @@ import ipywidgets as widgets
 from course.ui import theme
 from course.ui.demonstration import Demonstration, Guess, Preset
 from course.ui.filmed import Filmed
+from course.ui.hands import Hands
 from course.ui.parameters import (
     Choice,
     Control,
@@ -23,7 +28,7 @@ from course.ui.parameters import (
     typed_number,
 )
 from course.ui.svg import LayeredSvg
-from course.words import rounded
+from course.words import lead_and_rest, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +38,14 @@ R = TypeVar("R")
 
 # News of a running play button and of its slider may reach the kernel this many ticks apart.
 _TICKS_APART = 5
+
+# More dials than this, and the later ones are folded away: all shall stand beside the picture.
+_DIALS_SHOWN = 7
+_DIALS_OF_A_PRESET = 2
+
+
+_PATIENCE_S = 3.0
+
 
 _open: dict[str, tuple[str | None, list[Shell[Any, Any]]]] = {}
 
@@ -53,7 +66,8 @@ def show(
     """
     if present is None:
         present = os.environ.get("COURSE_PRESENT", "") == "1"
-    shell = Shell(explorer, preset, explorer.state(preset, **values), predict, present)
+    with _word_of_a_long_wait():
+        shell = Shell(explorer, preset, explorer.state(preset, **values), predict, present)
     _replace_in_cell(shell)
     return shell
 
@@ -73,10 +87,13 @@ class Shell(Generic[P, R]):
         self._parameters = parameters
         self._initial = parameters
         self._guess: Guess | None = None
-        self._closed = predict and explorer.prediction is not None and _somebody_can_click()
+        self._asks = predict and explorer.prediction is not None and _somebody_can_click()
+        self._closed = self._asks
+        self._name = uuid.uuid4().hex[:12]
         self._moving = False
         self._players: dict[str, Any] = {}
-        self.drawing = explorer.drawing(present)
+        # Large type from the start: a picture beside its dials is seldom 600 pixels wide.
+        self.drawing = explorer.drawing(True)
         self._svg = LayeredSvg(self.drawing)
         self._shown = ("", "", False)
         self._initial_preset = preset
@@ -116,8 +133,9 @@ class Shell(Generic[P, R]):
         self._apply(changed(self._parameters, values))
 
     def use_preset(self, name: str) -> None:
-        """Move to a named preset."""
+        """Move to a named preset, which asks its own question: the curtain closes again."""
         preset = self.explorer.preset(name)
+        self._new_question()
         self._apply(self.explorer.state(preset.name), preset)
 
     def commit(self, value: float) -> None:
@@ -131,15 +149,17 @@ class Shell(Generic[P, R]):
         answer, unit = prediction.answer(result), prediction.unit_of(result)
         point = prediction.point(result, guess) if answer is not None else None
         self._guess = Guess(guess, answer, unit, point)
+        self._problem = ""
         self._open_curtain()
 
     def skip(self) -> None:
         """Open the curtain without a guess."""
+        self._problem = ""
         self._open_curtain()
 
     def reset(self) -> None:
-        """Go back to the state in which the explorer was opened."""
-        self._guess = None
+        """Go back to the state in which the explorer was opened, its question included."""
+        self._new_question()
         preset = self.explorer.preset(self._initial_preset) if self._initial_preset else None
         self._apply(self._initial, preset)
 
@@ -161,19 +181,36 @@ class Shell(Generic[P, R]):
     def __repr__(self) -> str:
         return f"{self.as_python()}\n{self.sentence}"
 
+    def _ipython_display_(self) -> None:
+        """Show the live view, and behind it the still picture for where no kernel answers.
+
+        The second is seen only while the first is not there or its kernel has gone: in a notebook
+        that was reopened, after a restart, in an exported page.
+        """
+        from IPython.display import display
+
+        bundle = self._repr_mimebundle_()
+        page = {name: bundle[name] for name in ("text/html", "text/plain")}
+        del bundle["text/html"]
+        display(bundle, raw=True)
+        display(page, raw=True)
+
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         """The live view, and beside it a still picture for readers that have no kernel."""
-        still = self._svg.text(self.explorer.title, f"{self.explorer.alt} {self.sentence}")
         return {
             "application/vnd.jupyter.widget-view+json": {
                 "version_major": 2,
                 "version_minor": 0,
                 "model_id": self.view.model_id,
             },
-            "text/html": f'<figure style="max-width:760px;margin:0">{still}'
-            f"<figcaption>{html.escape(self.sentence)}</figcaption></figure>",
+            "text/html": self._still(),
             "text/plain": self.sentence,
         }
+
+    def _still(self) -> str:
+        """The picture with its sentence, and how to bring it back to life."""
+        picture = self._svg.text(self.explorer.title, f"{self.explorer.alt} {self.sentence}")
+        return still_picture(picture, self.sentence, self._name)
 
     # --- building ---------------------------------------------------------------------------
 
@@ -199,15 +236,21 @@ class Shell(Generic[P, R]):
             tooltip="Large type and thick lines, for a projector",
             layout=widgets.Layout(width="auto"),
         )
+        self._full_screen = self._make(Hands)
         self._story = self._make(widgets.HTML)
         # Two pictures, one over the other: a move sends the upper one alone.
         self._frame = self._make(widgets.HTML)
         self._data = self._make(widgets.HTML)
-        self._figure = self._make(
-            widgets.Box, [self._frame, self._data], layout=widgets.Layout(width="100%")
-        )
+        self._figure = self._make(widgets.Box, [self._frame, self._data])
         self._figure.add_class("course-layers")
+        self._fit()
         self._sentence = self._make(widgets.HTML, layout=widgets.Layout(width="100%"))
+        self._wordy = self._make(
+            widgets.ToggleButton,
+            description=theme.MORE_WORDS,
+            tooltip="Show everything that can be said about these settings",
+            layout=widgets.Layout(width="auto"),
+        )
         self._code = self._make(
             widgets.Text,
             disabled=False,
@@ -219,13 +262,17 @@ class Shell(Generic[P, R]):
         self.film = Filmed(
             self.explorer, self._button(theme.WATCH, theme.WATCH_HELP), self._make(widgets.VBox)
         )
+        self._problem = ""
         self.view = self._arrange()
+        self._fold(preset, present)
         if present:
             self.view.add_class("course-present")
         self.presets.observe(self._on_preset, "value")
         self._present.observe(self._on_present, "value")
+        self._more.observe(self._on_more, "value")
+        self._wordy.observe(self._on_wordy, "value")
         self._reset.on_click(lambda _: self.reset())
-        self._again.on_click(lambda _: self._close_curtain())
+        self._again.on_click(lambda _: self._on_again())
         self._show_story(self.explorer.preset(preset) if preset else None)
 
     def _build_curtain(self) -> None:
@@ -241,7 +288,8 @@ class Shell(Generic[P, R]):
         commit.button_style = "primary"
         skip = self._button(theme.CURTAIN_SKIP, "Open the curtain without a guess")
         commit.on_click(lambda _: self._on_commit())
-        skip.on_click(lambda _: self.skip())
+        skip.on_click(lambda _: self._on_skip())
+        self._answer.on_msg(self._on_typed)
         row = self._make(
             widgets.HBox,
             [self._answer, self._unit, commit, skip],
@@ -251,35 +299,79 @@ class Shell(Generic[P, R]):
         self._curtain.add_class("course-curtain")
 
     def _arrange(self) -> widgets.VBox:
+        live = f".course-live-{self._name}:not(.jupyter-widgets-disconnected)"
         title = self._make(
             widgets.HTML,
             value=theme.STYLE
-            + f'<div class="course-title">{html.escape(self.explorer.title)}</div>',
+            + f"<style>body:has({live}) .course-still-{self._name}{{display:none}}</style>"
+            + '<div class="course-title" role="heading" aria-level="3">'
+            + f"{html.escape(self.explorer.title)}</div>",
         )
         bar = self._make(
             widgets.HBox,
-            [self.presets, self._reset, self._again, self._present, self.film.button],
+            [
+                self.presets,
+                self._reset,
+                self._again,
+                self._present,
+                self.film.button,
+                self._full_screen,
+            ],
             layout=widgets.Layout(flex_flow="row wrap"),
         )
-        panel = self._make(
+        self._rows = {name: self._row(name, control) for name, control in self.controls.items()}
+        self._more = self._make(
+            widgets.ToggleButton,
+            description=theme.MORE_DIALS,
+            tooltip="Show the settings that are seldom moved, and this state as a line of Python",
+            layout=widgets.Layout(width="auto"),
+        )
+        self._panel = self._make(
             widgets.VBox,
-            [self._row(name, control) for name, control in self.controls.items()],
             layout=widgets.Layout(flex="1 1 220px", min_width="200px", max_width="420px"),
         )
-        panel.add_class("course-controls")
+        self._panel.add_class("course-controls")
+        scroll = self._make(widgets.Box, [self._figure], layout=widgets.Layout(width="100%"))
+        scroll.add_class("course-scroll")
+        said = self._make(widgets.HBox, [self._sentence, self._wordy])
         picture = self._make(
             widgets.VBox,
-            [self._curtain, self._figure, self._sentence],
-            layout=widgets.Layout(flex="3 1 520px", min_width="300px"),
+            [self._curtain, scroll, said],
+            layout=widgets.Layout(flex="3 1 520px", min_width="0"),
         )
         body = self._make(
-            widgets.HBox, [panel, picture], layout=widgets.Layout(flex_flow="row wrap")
+            widgets.HBox, [self._panel, picture], layout=widgets.Layout(flex_flow="row wrap")
         )
+        body.add_class("course-body")
         view = self._make(
             widgets.VBox, [title, bar, self._story, body, self._code, self.film.place]
         )
         view.add_class("course-shell")
+        view.add_class(f"course-live-{self._name}")
         return view
+
+    def _fold(self, preset: str | None, present: bool) -> None:
+        """Put the dials that matter beside the picture, and the others behind a button."""
+        names = list(self._rows)
+        if present:
+            about = self.explorer.preset(preset).values if preset else {}
+            idle = self.explorer.idle(self._parameters)
+            main = [name for name in names if name in about and name not in idle]
+            main = (main or names)[:_DIALS_OF_A_PRESET]
+        else:
+            main = names if len(names) <= _DIALS_SHOWN else names[: _DIALS_SHOWN - 1]
+        folded = [self._rows[name] for name in names if name not in main]
+        shown = folded if self._more.value else []
+        children = (*(self._rows[name] for name in main), self._more, *shown)
+        if self._panel.children != children:
+            self._panel.children = children
+        _set_visible(self._code, self._more.value)
+
+    def _fit(self) -> None:
+        """Let the picture be as wide as its screen is high enough for, and never too small."""
+        width, height = self.drawing.figure.get_size_inches()
+        room = f"calc((100vh - var(--course-around)) * {width / height:.3f})"
+        self._figure.layout.width = f"max({self.drawing.least_px}px, min(100%, {room}))"
 
     def _control(self, name: str, control: Control) -> widgets.Widget:
         value = getattr(self._parameters, name)
@@ -364,16 +456,41 @@ class Shell(Generic[P, R]):
             self.use_preset(change["new"])
 
     def _on_present(self, change: Any) -> None:
-        self.drawing = self.explorer.drawing(change["new"])
-        self._svg = LayeredSvg(self.drawing)
         (self.view.add_class if change["new"] else self.view.remove_class)("course-present")
-        self._redraw()
+        self._fold(self._chosen, change["new"])
+
+    def _on_more(self, _: Any) -> None:
+        self._fold(self._chosen, self._present.value)
+
+    def _on_wordy(self, change: Any) -> None:
+        (self.view.add_class if change["new"] else self.view.remove_class)("course-wordy")
+
+    def _on_typed(self, _: Any, content: Any, __: Any) -> None:
+        if content.get("event") == "submit":
+            self._on_commit()
 
     def _on_commit(self) -> None:
         try:
             self.commit(typed_number(self._answer.value))
         except ValueError as error:
-            self._ask(problem=str(error))
+            self._problem = str(error)
+            self._ask()
+            self._answer.focus()
+        else:
+            self._again.focus()
+
+    def _on_skip(self) -> None:
+        self.skip()
+        self._again.focus()  # the button that was pressed is gone, and the keyboard's place with it
+
+    def _on_again(self) -> None:
+        self._close_curtain()
+        self._answer.focus()
+
+    @property
+    def _chosen(self) -> str | None:
+        """The preset that is shown, if it is one."""
+        return None if self.presets.value == theme.OWN_SETTINGS else self.presets.value
 
     def _mark_own_settings(self) -> None:
         chosen = self.presets.value
@@ -396,13 +513,16 @@ class Shell(Generic[P, R]):
         finally:
             self._moving = False
         self._show_story(preset)
+        if preset is not None:
+            self._fold(preset.name, self._present.value)
         self._redraw()
 
     # --- drawing ----------------------------------------------------------------------------
 
     def _show_story(self, preset: Preset[P] | None) -> None:
         self._story.value = (
-            f'<div class="course-story">{html.escape(preset.story)} '
+            '<div class="course-story"><span class="course-tale">'
+            f"{html.escape(preset.story)} </span>"
             f"<b>Ask:</b> {html.escape(preset.ask)}</div>"
             if preset
             else ""
@@ -413,19 +533,24 @@ class Shell(Generic[P, R]):
         self._redraw()
 
     def _close_curtain(self) -> None:
-        self._closed = True
-        self._guess = None
-        self._answer.value = ""
+        self._new_question(ask=True)
         self._redraw()
 
-    def _ask(self, problem: str = "") -> None:
+    def _new_question(self, *, ask: bool | None = None) -> None:
+        """Forget the guess; close the curtain, unless this explorer was opened without one."""
+        self._guess = None
+        self._problem = ""
+        self._answer.value = ""
+        self._closed = self._asks if ask is None else ask
+
+    def _ask(self) -> None:
         prediction = self.explorer.prediction
         assert prediction is not None
         words = html.escape(prediction.question(self.result))
         self._unit.value = html.escape(prediction.unit_of(self.result))
-        note = f'<div class="course-problem" role="alert">{html.escape(problem)}</div>'
+        note = f'<div class="course-problem" role="alert">{html.escape(self._problem)}</div>'
         self._question.value = (
-            f"<div><b>Before you look:</b> {words}</div>{note if problem else ''}"
+            f"<div><b>Before you look:</b> {words}</div>{note if self._problem else ''}"
         )
 
     def _redraw(self) -> None:
@@ -488,13 +613,28 @@ def _read(control: Control, widget: Any) -> Any:
 
 
 def _sentence(words: str, verdict: str = "") -> str:
-    words, verdict = (
-        re.sub(r"(?<=\d) (?=(?:ms|s|%)\b)", "\u00a0", text) for text in (words, verdict)
-    )
-    extra = f"<div>{html.escape(verdict)}</div>" if verdict else ""
+    lead, rest = lead_and_rest(words)
+    lead, rest, verdict = (_unbroken(text) for text in (lead, rest, verdict))
+    extra = f"<div>{verdict}</div>" if verdict else ""
+    more = f'<div class="course-rest">{rest}</div>' if rest else ""
     return (
-        '<div class="course-sentence" role="status" aria-live="polite">'
-        f"{html.escape(words)}{extra}</div>"
+        f'<div class="course-sentence"><div role="status" aria-live="polite">{lead}{extra}</div>'
+        f"{more}</div>"
+    )
+
+
+def _unbroken(words: str) -> str:
+    """Words as HTML, a number and its unit on one line."""
+    return html.escape(re.sub(r"(?<=\d) (?=(?:ms|s|%)\b)", "\u00a0", words))
+
+
+def still_picture(picture: str, sentence: str, name: str) -> str:
+    """Return a picture with its words for where nothing can be moved, hidden by the live `name`."""
+    lead, rest = (_unbroken(text) for text in lead_and_rest(sentence))
+    more = f"<details><summary>{theme.MORE_WORDS}</summary>{rest}</details>" if rest else ""
+    return (
+        f'{theme.STILL_STYLE}<figure class="course-still course-still-{name}">{picture}'
+        f"<figcaption>{lead}{more}<p><em>{theme.WAKE}</em></p></figcaption></figure>"
     )
 
 
@@ -542,3 +682,27 @@ def _replace_in_cell(shell: Shell[Any, Any]) -> None:
             old.close()
         shells = []
     _open[cell] = (run, [*shells, shell])
+
+
+@contextmanager
+def _word_of_a_long_wait() -> Iterator[None]:
+    """Say, where a person waits, why the first picture may take a minute; unsay it afterwards."""
+    if _shell_parent() is None:
+        yield
+        return
+    from IPython.display import HTML, display
+
+    said: list[Any] = []
+
+    def say() -> None:
+        said.append(display(HTML(f"<p>{theme.COMPILING}</p>"), display_id=uuid.uuid4().hex))
+
+    timer = threading.Timer(_PATIENCE_S, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        for handle in said:
+            handle.update(HTML(""))

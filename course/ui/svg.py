@@ -69,7 +69,7 @@ class LayeredSvg:
         """Return the attributes, and after ">" the elements, that give a picture its words."""
         name = f"{self._salt}-title {self._salt}-desc"
         return (
-            f'role="img" aria-labelledby="{name}">'
+            f'role="img" tabindex="0" aria-labelledby="{name}">'
             f'<title id="{self._salt}-title">{html.escape(title)}</title>'
             f'<desc id="{self._salt}-desc">{html.escape(description)}</desc>'
         )

@@ -45,9 +45,9 @@ def shells(page: Any) -> list[Any]:
 
 
 def state(shell: Any) -> tuple[str, str]:
-    """What the explorer shows: the data layer of its figure, and its sentence."""
+    """What the explorer shows: the data layer of its figure, and its words, folded ones too."""
     figure = shell.locator("svg.course-figure > g.course-data").inner_html()
-    return figure, shell.locator(".course-sentence").inner_text()
+    return figure, shell.locator(".course-sentence").text_content()
 
 
 def open_curtain(shell: Any) -> None:
@@ -55,6 +55,14 @@ def open_curtain(shell: Any) -> None:
     skip = shell.get_by_role("button", name="Skip the guess")
     if skip.is_visible():
         skip.click()
+        shell.page.wait_for_timeout(300)
+
+
+def open_dials(shell: Any) -> None:
+    """Unfold the settings that are seldom moved."""
+    more = shell.get_by_role("button", name="More settings")
+    if more.get_attribute("aria-pressed") != "true":
+        more.click()
         shell.page.wait_for_timeout(300)
 
 

@@ -144,22 +144,98 @@ def test_rounding_noise_of_the_browser_is_no_new_setting() -> None:
     shell.close()
 
 
-def test_present_mode_has_larger_type_and_the_question_for_the_room() -> None:
-    page = explore.hockey_stick("Friday-night burst", predict=False)
-    live = explore.hockey_stick("Friday-night burst", predict=False, present=True)
-    size = re.compile(r"font(?:-size)?: ?(?:[a-z0-9]* )?([\d.]+)px")
-
-    def relative(svg: str) -> float:
-        width = float(re.search(r'viewBox="0 0 ([\d.]+)', svg).group(1))
-        return max(map(float, size.findall(svg))) / width
-
-    assert relative(live.svg) > 1.3 * relative(page.svg)
+def test_present_mode_folds_the_dials_that_the_preset_is_not_about() -> None:
+    """On a projector the picture needs the room that six sliders take."""
+    live = explore.hockey_stick("A promise of two seconds", predict=False, present=True)
     assert "course-present" in live.view._dom_classes
-    assert "P99" in live._story.value
+    assert "95\u00a0%" in live._story.value.replace(" %", "\u00a0%")
+    shown = [name for name, row in live._rows.items() if row in live._panel.children]
+    assert shown == ["arrival_rate_per_s", "service_rate_per_s"]
+    live._more.value = True
+    assert all(row in live._panel.children for row in live._rows.values())
+    live._more.value = False
     live._present.value = False
     assert "course-present" not in live.view._dom_classes
-    page.close()
+    assert all(row in live._panel.children for row in live._rows.values())
     live.close()
+
+
+@pytest.mark.usefixtures("clickable")
+@pytest.mark.parametrize("step", ["preset", "reset"])
+def test_a_new_question_closes_the_curtain_and_forgets_the_guess(step: str) -> None:
+    """A verdict on another preset's guess is wrong, and the next answer shall not show unasked."""
+    shell = explore.hockey_stick("Friday-night burst")
+    shell._answer.value = "3"
+    shell._on_commit()
+    assert "your guess" in shell.svg
+    if step == "preset":
+        shell.presets.value = "Quiet Tuesday"
+    else:
+        shell.reset()
+    assert shell.curtain_closed
+    assert "<path" not in data_layer(shell.svg)
+    assert "guessed" not in shell._sentence.value
+    assert shell._answer.value == ""
+    shell.skip()
+    assert "your guess" not in shell.svg
+    shell.close()
+
+
+def test_an_explorer_opened_without_a_question_asks_none_later() -> None:
+    """Where the author wants the answer to stand there at once, a preset may not hide it."""
+    shell = explore.hockey_stick("Friday-night burst", predict=False)
+    shell.use_preset("Quiet Tuesday")
+    assert not shell.curtain_closed
+    shell.reset()
+    assert not shell.curtain_closed
+    shell.close()
+
+
+@pytest.mark.usefixtures("clickable")
+def test_enter_submits_the_guess_and_a_slip_is_named() -> None:
+    """Whoever types a number presses Enter; nothing happened."""
+    shell = explore.hockey_stick("Friday-night burst")
+    shell._answer.value = "1,780"
+    shell._answer._handle_msg(
+        {"content": {"data": {"method": "custom", "content": {}}}, "buffers": []}
+    )
+    assert shell.curtain_closed
+    enter = {"method": "custom", "content": {"event": "submit"}}
+    shell._answer._handle_msg({"content": {"data": enter}, "buffers": []})
+    assert shell.curtain_closed
+    assert "1780 or 1.78" in shell._question.value
+    shell._answer.value = "1.78"
+    shell._answer._handle_msg({"content": {"data": enter}, "buffers": []})
+    assert not shell.curtain_closed
+    shell._on_again()
+    assert "1780" not in shell._question.value
+    shell.close()
+
+
+def test_what_is_said_at_once_is_short_and_the_rest_is_kept() -> None:
+    """Seventy words under a moving picture are read by nobody; none of them may be lost."""
+    shell = explore.hockey_stick("A promise of two seconds", predict=False)
+    said = shell._sentence.value.replace("\u00a0", " ")
+    lead, rest = said.split('<div class="course-rest">')
+    assert "5.0/s" in lead
+    assert "can be promised up to" not in lead
+    assert "can be promised up to" in rest
+    assert "course-wordy" not in shell.view._dom_classes
+    shell._wordy.value = True
+    assert "course-wordy" in shell.view._dom_classes
+    shell.close()
+
+
+def test_the_still_picture_says_how_to_wake_it_and_steps_back_for_the_live_one() -> None:
+    """In a reopened notebook the live view is gone: without the still one nothing is seen."""
+    shell = explore.hockey_stick(predict=False)
+    still = shell._repr_mimebundle_()["text/html"]
+    assert "run this cell again" in still
+    (name,) = re.findall(r"course-still-([0-9a-f]+)", still)
+    assert f"course-live-{name}" in shell.view._dom_classes
+    hides = f"body:has(.course-live-{name}:not(.jupyter-widgets-disconnected))"
+    assert hides in shell.view.children[0].value
+    shell.close()
 
 
 def test_unknown_names_are_refused_with_the_nearest() -> None:

@@ -176,13 +176,15 @@ _PAGE: Final = _Layout(
     bars=(497, 583), timeline_left=30,
 )  # fmt: skip
 _PRESENT: Final = _Layout(
-    width=520, height=500, font=12.4, columns=_IN_PRESENT_MODE, first_right=170, pitch_x=45.5,
+    width=520, height=445, font=12.4, columns=_IN_PRESENT_MODE, first_right=170, pitch_x=45.5,
     bars=(453, 513), timeline_left=34,
 )  # fmt: skip
 
 
 class ManyToolsPicture(Picture):
     """A row of dots a request, sized by tokens; a row of figures a tool, and bars beside it."""
+
+    least_px = 510
 
     def build(self, figure: Figure) -> None:
         """Make the time axis, the table's frame for few and for all tools, and empty artists."""
