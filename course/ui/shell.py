@@ -249,7 +249,7 @@ class Shell(Generic[P, R]):
             widgets.ToggleButton,
             description=theme.MORE_WORDS,
             tooltip="Show everything that can be said about these settings",
-            layout=widgets.Layout(width="auto"),
+            layout=widgets.Layout(width="120px", flex="none"),
         )
         self._code = self._make(
             widgets.Text,

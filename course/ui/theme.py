@@ -34,10 +34,10 @@ STYLE: Final = """
 .course-shell button:focus-visible,.course-shell .noUi-handle:focus-visible,
 .course-shell select:focus-visible,.course-shell input:focus-visible,
 .course-shell svg:focus-visible{outline:3px solid #0072B2;outline-offset:2px}
-.course-shell.course-present{max-width:none}
-.course-shell.course-present .course-title{font-size:1.6rem}
+.course-shell.course-present{max-width:none;--course-around:345px}
+.course-shell.course-present .course-title{font-size:1.3rem}
 .course-shell.course-present .course-story,.course-shell.course-present .course-sentence,
-.course-shell.course-present .course-curtain .widget-html-content{font-size:1.2rem;max-width:none}
+.course-shell.course-present .course-curtain .widget-html-content{font-size:1.1rem;max-width:none}
 .course-shell.course-present .course-tale{display:none}
 .course-shell.course-present .widget-label,.course-shell.course-present .widget-readout,
 .course-shell.course-present .widget-label-basic,.course-shell.course-present select,
@@ -75,7 +75,7 @@ PRESENT: Final = "Present"
 WATCH: Final = "Watch it"
 WATCH_HELP: Final = "See the server at these settings work, step by step"
 FULL_SCREEN: Final = "Full screen"
-MORE_WORDS: Final = "More in words"
+MORE_WORDS: Final = "More words"
 MORE_DIALS: Final = "More settings"
 COMPILING: Final = (
     "Still at work. The first time on a machine the simulator is compiled: about a minute, once."

@@ -116,7 +116,7 @@ def choose(shell: Any, presets: Any, name: str) -> None:
 
 
 def test_guess_and_present_mode(page: Any, lab: Lab, artifacts: Path) -> None:
-    """The guess is drawn, and large type really is larger."""
+    """The guess is drawn; in present mode type and picture are larger."""
     open_and_run_all(page, lab, "02_mm1_queueing.ipynb")
     shell = shells(page)[0]
     shell.scroll_into_view_if_needed()
@@ -126,12 +126,14 @@ def test_guess_and_present_mode(page: Any, lab: Lab, artifacts: Path) -> None:
     page.wait_for_timeout(500)
     assert "your guess 1.50 s" in state(shell)[0]
     assert "too low by a factor of" in state(shell)[1]
+    narrow = shell.locator(".course-layers").bounding_box()["width"]
     small = shell.locator(".course-title").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
     shell.screenshot(path=artifacts / "02-guess.png")
     shell.get_by_role("button", name="Present").click()
     page.wait_for_timeout(500)
     large = shell.locator(".course-title").evaluate("e => parseFloat(getComputedStyle(e).fontSize)")
-    assert large > 1.2 * small
+    assert large > 1.1 * small
+    assert shell.locator(".course-layers").bounding_box()["width"] > 1.05 * narrow
     shell.screenshot(path=artifacts / "02-present.png")
 
 

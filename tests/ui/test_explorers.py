@@ -21,6 +21,7 @@ from course.ui import Explorer
 from course.ui.parameters import Choice, Slider, Toggle, changed, controls_of
 from course.ui.shell import Shell, show
 from course.ui.svg import LayeredSvg
+from course.words import lead_and_rest
 from tests.lanes import by_lane, examples
 from tests.ui.explorers import every_explorer, explorers_in_files, jumps
 
@@ -77,6 +78,37 @@ def test_presets_have_stories_and_questions(explorer: Explorer) -> None:
     for preset in explorer.presets:
         assert len(preset.story) > 20
         assert preset.ask.rstrip().endswith("?")
+
+
+def states_to_read(explorer: Explorer) -> list[Any]:
+    """The defaults and every preset; in longer lanes the ends of every range too."""
+    states = [explorer.state(), *(explorer.state(p.name) for p in explorer.presets)]
+    if by_lane(quick=False, whole=False, deep=True):
+        for name, control in controls_of(explorer.parameters).items():
+            states += [changed(explorer.state(), {name: end}) for end in extremes_of(control)]
+    return states
+
+
+@pytest.mark.slow
+@ONE
+def test_what_is_said_at_once_is_read_at_a_glance(explorer: Explorer) -> None:
+    """Nobody reads eighty words under a picture that moves; thirty hold the numbers that count."""
+    for state in states_to_read(explorer):
+        words = explorer.narrate(explorer.result(state))
+        lead, rest = lead_and_rest(words)
+        assert len(lead.split()) <= 30, lead
+        assert re.search(r"\d", lead), f"no number is said at once: {lead}"
+        assert len(f"{lead} {rest}".split()) == len(words.split()), "a word was lost"
+
+
+@ONE
+def test_presets_lie_where_a_hand_can_put_the_sliders(explorer: Explorer) -> None:
+    """The browser moves a slider to its next step: another value would no longer be the preset."""
+    for state in (explorer.state(), *(explorer.state(p.name) for p in explorer.presets)):
+        for name, control in controls_of(explorer.parameters).items():
+            if isinstance(control, Slider):
+                steps = (getattr(state, name) - control.low) / control.step
+                assert abs(steps - round(steps)) < 1e-6, (name, getattr(state, name))
 
 
 @ONE

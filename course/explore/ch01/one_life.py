@@ -34,7 +34,7 @@ class OneLifeParameters:
         help="How long the request waits at the server before its prefill begins",
     )  # fmt: skip
     prompt_tokens: int = count(
-        1000, 16, 32_000, 16, label="Prompt", unit="tokens",
+        1000, 8, 32_000, 8, label="Prompt", unit="tokens",
         help="The prefill takes as long as an 8-billion-parameter model needs on one H100",
     )  # fmt: skip
     output_tokens: int = count(

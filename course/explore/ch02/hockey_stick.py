@@ -156,7 +156,7 @@ def _load_words(r: HockeyStick) -> str:
         if excess > 0.05:
             more = f"{excess:.1f} requests more arrive each second than can be served"
         return (
-            f"{rates} ρ is {percent(r.utilization)}: {more}, so the queue grows for as long as "
+            f"{rates} ρ is {percent(r.utilization)}: {more}; so the queue grows for as long as "
             "this lasts, and no mean or percentile exists."
         )
     words = (

@@ -35,7 +35,7 @@ class VariabilityParameters:
         help="Standard deviation over mean: 0 clockwork, 1 random (Poisson), above 1 in bursts",
     )  # fmt: skip
     service_cv: float = slider(
-        1.0, 0.0, 4.0, 0.05, label="CV of the service times",
+        1.0, 0.0, 4.0, 0.01, label="CV of the service times",
         help="Standard deviation over mean: 0 all alike, 1 exponential, above 1 a few very long",
     )  # fmt: skip
     customers: int = choice(

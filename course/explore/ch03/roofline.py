@@ -136,7 +136,7 @@ def _words(r: Roofline) -> str:
     head = (
         f"{r.model} in {r.precision} on {cards}{lacks}: with {r.batch:,} decoding "
         f"token{'' if one else 's'}{prompt} in the step the matrices do "
-        f"{rounded(r.matrices.flop_per_byte)} operations a byte, attention to the KV cache "
+        f"{rounded(r.matrices.flop_per_byte)} operations a byte; attention to the KV cache "
         f"{rounded(r.cache.flop_per_byte, 2)} whatever the batch. The step takes "
         f"{seconds(r.step_s)} and reaches {percent_words(r.share_of_peak)} of the peak."
     )

@@ -194,9 +194,9 @@ def _words(r: TokenCost) -> str:
     elif r.here_sequences > r.wanted_sequences:
         limited = f" (one for each replica, instead of {r.wanted_sequences:,})"
     batch = (
-        f"{head}: with {r.here_sequences:,} sequence{'' if r.here_sequences == 1 else 's'} in "
+        f"With {r.here_sequences:,} sequence{'' if r.here_sequences == 1 else 's'} in "
         f"flight{limited} a million output tokens cost {rounded(r.here_usd)} USD, at a TPOT of "
-        f"{seconds(r.here_tpot_s)}. {_promise_words(r, chosen)}"
+        f"{seconds(r.here_tpot_s)}. It runs on {head}. {_promise_words(r, chosen)}"
     )
     return f"{batch}{_layout_words(r)} {_load_words(r)}"
 

@@ -169,12 +169,12 @@ def _fit_carried(p: FitCarriedParameters) -> FitCarried:
 
 def _words(r: FitCarried) -> str:
     plural = "" if r.yours.here_batch == 1 else "s"
-    promised = " as its data sheet promises it" if r.ideal else ""
+    promised = " by data sheet" if r.ideal else ""
     times = f"{rounded(r.times, 2)} times" if r.times >= 1 else f"{rounded(r.times, 2)} of"
     return (
-        f"{r.lead} with the constants of its fit a step of {r.model} with {r.yours.here_batch:,} "
+        f"With its fitted constants a step of {r.model} with {r.yours.here_batch:,} "
         f"sequence{plural} of {r.context_tokens:,} tokens would last {seconds(r.yours.here_s)}, "
-        f"{times} the {seconds(r.card.here_s)} of the {r.card.name}{promised}. That is "
+        f"{times} the {seconds(r.card.here_s)} of the {r.card.name}{promised}. {r.lead} That is "
         f"{rounded(r.yours.here_tokens_per_s)} against {rounded(r.card.here_tokens_per_s)} "
         f"tokens/s. The machine {_speed_words(r.yours)}, the {r.card.name} "
         f"{_speed_words(r.card)}. {_fluent_words(r)} {_room_words(r)}"

@@ -62,10 +62,10 @@ class Machine:
 
     @property
     def lead(self) -> str:
-        """The same as the beginning of a sentence."""
+        """The same as a sentence of its own."""
         if self.why_not_yours:
-            return f"Recorded on {self.record.label} ({self.why_not_yours}):"
-        return f"On your machine ({self.record.label}):"
+            return f"Recorded on {self.record.label} ({self.why_not_yours})."
+        return f"On your machine ({self.record.label})."
 
 
 def machine_parameter() -> Any:

@@ -122,9 +122,10 @@ def _words(r: MeasuredRoofline) -> str:
     speed = r.here[1]
     compared = f"{off_words(r.residual)} the fitted {seconds(r.fitted_s)}"
     return (
-        f"{r.lead} batch {r.batch}{nearest} times a {r.matrix[0]}×{r.matrix[1]} matrix in "
-        f"{r.precision}{missing} took {seconds(r.here_s)}{times}, {compared}: "
-        f"{rate_words(speed, 'FLOP')}, {percent(speed / r.peak_flop_per_s)} of the fitted peak. "
+        f"Batch {r.batch}{nearest} times a {r.matrix[0]}×{r.matrix[1]} matrix in "
+        f"{r.precision}{missing} took {seconds(r.here_s)}{times}, {compared}; "
+        f"that is {rate_words(speed, 'FLOP')}, {percent(speed / r.peak_flop_per_s)} of the fitted "
+        f"peak. {r.lead} "
         f"{_copy_words(r)}{_fit_words(r)} {_far_words(r)}"
     )
 

@@ -149,11 +149,12 @@ def _words(r: PredictMeasure) -> str:
     others = "other measured steps" if r.calibrated else "measured steps"
     middle = float(np.median(np.abs(r.off)))
     return (
-        f"{r.lead} a step of the small transformer ({r.layers} layers, width {r.hidden}) in "
+        f"A step of the small transformer ({r.layers} layers, width {r.hidden}) in "
         f"{r.precision}{missing} with batch {r.batch}{nearest} and {r.context_tokens} tokens of "
         f"context took {seconds(r.here_s)}. The single kernels say {said}, "
         f"{compared}: {', '.join(share)}. Over all {len(r.off)} {others} the prediction "
-        f"is off by {100 * middle:.0f}\u00a0% in the middle and {100 * worst:.0f}\u00a0% at worst."
+        f"is off by {100 * middle:.0f}\u00a0% in the middle and {100 * worst:.0f}\u00a0% at worst. "
+        f"{r.lead}"
     )
 
 
