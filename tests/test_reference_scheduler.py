@@ -185,10 +185,10 @@ def test_groups_share_whole_blocks_of_what_they_share() -> None:
     """If it failed, strangers would find each other's words."""
     # 7 shared tokens are one whole block; -1 is no group; groups 0 and 1 have nothing in common
     run = simulate(
-        [0, 1, 2, 3], [9] * 4, [1] * 4, num_kv_blocks=20, enable_prefix_caching=True,
-        prefix_group=[0, 0, 1, -1], prefix_shared_tokens=[7, 7, 7, 7],
+        [0, 1, 2, 3, 4], [9] * 5, [1] * 5, num_kv_blocks=20, enable_prefix_caching=True,
+        prefix_group=[0, 0, 1, -1, -1], prefix_shared_tokens=[7] * 5,
     )  # fmt: skip
-    assert run.prefix_hit_tokens == [0, 4, 0, 0]
+    assert run.prefix_hit_tokens == [0, 4, 0, 0, 0]
 
 
 def test_a_preempted_request_finds_its_blocks_again() -> None:
