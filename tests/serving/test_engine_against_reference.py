@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from course.serving.engine import simulation
-from tests.engine_strategies import BATCHINGS, ORDERS, engine_cases, today_cases
+from tests.engine_strategies import BATCHINGS, ORDERS, TODAY, engine_cases, today_cases
 from tests.lanes import examples
 from tests.reference_engine import run_case
 from tests.serving.engine_cases import differences, not_static, run_of
@@ -88,6 +88,19 @@ def test_the_plain_loops(case: dict[str, Any]) -> None:
 def test_todays_dials(case: dict[str, Any]) -> None:
     """Whole sequences, watermark, names of blocks, asynchrony, SGLang's way, guesses, front end."""
     check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dial", TODAY)
+def test_each_of_todays_dials(dial: str) -> None:
+    """If it failed, one dial would turn another server than the one described."""
+
+    @settings(EASY, max_examples=examples(150))
+    @given(today_cases(dial=dial))
+    def same(case: dict[str, Any]) -> None:
+        check(case)
+
+    same()
 
 
 @settings(EASY, max_examples=examples(300))
