@@ -338,7 +338,11 @@ class Senders:
         """Tell whether no arrival can complete a static batch any more (reading 26)."""
         if self.next_send_s() is None:
             return True
-        for k in range(self.sent, len(self.prompt_tokens)):
+        to_come_s = sorted(at for at, _, _ in self.pending)
+        horizon_s = self.config.horizon_s
+        for place, k in enumerate(range(self.sent, len(self.prompt_tokens))):
+            if self.think_s is None and horizon_s is not None and to_come_s[place] > horizon_s:
+                break  # reading 5: who comes behind the horizon does not exist for anybody
             if not is_rejected(int(self.prompt_tokens[k]), int(self.output_tokens[k]), self.config):
                 return False
         return True

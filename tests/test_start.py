@@ -234,7 +234,7 @@ def test_two_starts_at_once_install_one_after_the_other(start: Any) -> None:
 def test_make_hands_over_arguments_and_itself() -> None:
     words = "--port 8890 --ip 0.0.0.0 --no-browser --allow-root"
     said = subprocess.run(
-        ["make", "--dry-run", "lab", f"ARGS={words}", "PYTHON=python3.11"],
+        ["make", "--dry-run", "--no-print-directory", "lab", f"ARGS={words}", "PYTHON=python3.11"],
         cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True, timeout=60,
     ).stdout.strip()  # fmt: skip
     assert said == f"exec python3.11 start.py lab {words}"

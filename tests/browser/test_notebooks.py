@@ -148,7 +148,8 @@ def test_keyboard_alone_reaches_everything(page: Any, lab: Lab) -> None:
         reached.add(
             page.evaluate(
                 """() => { const e = document.activeElement;
-                return e.className.includes('noUi') ? 'slider' : e.tagName.toLowerCase(); }"""
+                const slides = (e.getAttribute('class') || '').includes('noUi');
+                return slides ? 'slider' : e.tagName.toLowerCase(); }"""
             )
         )
         page.keyboard.press("Tab")

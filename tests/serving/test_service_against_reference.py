@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.engine_strategies import ORDERS
+from tests.engine_strategies import ORDERS, TODAY
 from tests.lanes import examples
 from tests.reference_service import FINISHED, UNFINISHED, reference_pools, reference_service
-from tests.service_strategies import RULES, pool_cases, service_cases
+from tests.service_strategies import RULES, pool_cases, service_cases, today_service_cases
 from tests.serving.engine_cases import same_times
 from tests.serving.service_cases import pools_run_of, service_differences, service_run_of
 
@@ -70,6 +70,33 @@ def test_long_prompts(case: dict[str, Any]) -> None:
 def test_closed_loops(case: dict[str, Any]) -> None:
     """If it failed, users would take each other's rows."""
     check(case)
+
+
+@settings(EASY, max_examples=examples(500))
+@given(today_service_cases())
+def test_todays_dials(case: dict[str, Any]) -> None:
+    """If it failed, clients and gate would stand before another scheduler than workloads do."""
+    check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dial", TODAY)
+def test_each_of_todays_dials(dial: str) -> None:
+    """If it failed, one dial would turn another server than the one described."""
+
+    @settings(EASY, max_examples=examples(100))
+    @given(today_service_cases(dial=dial))
+    def same(case: dict[str, Any]) -> None:
+        check(case)
+
+    same()
+
+
+@settings(EASY, max_examples=examples(100))
+@given(today_service_cases())
+def test_todays_dials_uncompiled(case: dict[str, Any]) -> None:
+    """If it failed, a student's own policy would stand before another scheduler."""
+    check(case, compiled=False)
 
 
 @settings(EASY, max_examples=examples(150))

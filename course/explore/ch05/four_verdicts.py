@@ -331,7 +331,7 @@ four_verdicts = Explorer(
         Preset(
             "Deadline",
             "A busier hour. Refused is who would wait for over two seconds, whoever it is.",
-            "One in eight is turned away. Who gains by it?",
+            "One in fourteen is turned away. Who gains by it?",
             {"watermark_percent": 0, "refuse_over_s": 2.0, "load": 1.6},
         ),
         Preset(
