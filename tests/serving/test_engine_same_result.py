@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from course.serving.engine import EngineConfig, Run, modes, simulate, simulation
+from course.serving.engine import (
+    EngineConfig,
+    Run,
+    modes,
+    simulate,
+    simulate_closed,
+    simulation,
+)
 from course.serving.engine.kernels import steps as kernels
 from course.serving.pricing import LinearStepCost
 from course.serving.workload import Lognormal, Poisson, Workload, draw
@@ -170,5 +177,7 @@ def test_each_loop_is_compiled_once() -> None:
     assert run.summary().itl is not None
     assert run.summary(window=run.window()).itl is not None
     simulate(busy(30).scaled(3.0).first(10), COST)
+    simulate(busy(30), COST, EngineConfig(front_end_s=0.01))
+    simulate_closed(3, 0.5, busy(30), COST, EngineConfig(front_end_s=0.01))
     for name in ("run_continuous", "run_batches", "close_run", "pool_gaps"):
         assert len(getattr(kernels, name).signatures) <= 1, name

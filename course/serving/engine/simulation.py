@@ -279,8 +279,10 @@ def _load(work: Workload, is_open: bool, delay_s: float) -> Load:
         work.predicted_output_tokens,
         work.priority,
     )
+    arrival_s = later(work.arrival_s, delay_s) if is_open else _NO_NUMBERS
+    arrival_s.setflags(write=False)  # one that may be written to would compile the loops anew
     return Load(
-        arrival_s=later(work.arrival_s, delay_s) if is_open else _NO_NUMBERS,
+        arrival_s=arrival_s,
         prompt=work.prompt_tokens,
         output=work.output_tokens,
         cached=_NO_COUNTS if cached is None else cached,
