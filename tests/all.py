@@ -56,10 +56,16 @@ STAGES: dict[str, list[list[str]]] = {
     ],
 }  # fmt: skip
 
+# What several processes would otherwise compile at once, each for itself.
+WARM_UP = [
+    sys.executable, "-c",
+    "from course.desk import warm_up; warm_up(lambda steps: [step() for _, step in steps])",
+]  # fmt: skip
+
 # Stages side by side: the unit tests fill one core and a half, the others wait a lot.
 LANES: dict[str, list[list[str]]] = {
     "quick": [["unit"], ["style"]],
-    "whole": [["unit", "style", "doctests", "notebooks"], ["browser"]],
+    "whole": [["unit", "style", "doctests"], ["browser", "notebooks"]],
     "deep": [["unit", "style", "doctests"], ["notebooks", "browser", "oldest", "elsewhere"]],
     "bench": [["benchmarks"]],
 }
@@ -123,6 +129,9 @@ def main(wanted: list[str]) -> int:
         environment["COURSE_TESTS"] = lane
     if sides is LANES[lane]:
         print(f"The {lane} lane ({ABOUT[lane]} on two quiet cores).", flush=True)
+    if sides is LANES[lane] and lane != "bench":
+        print("The simulator is compiled where it is not yet.", flush=True)
+        subprocess.run(WARM_UP, cwd=ROOT, env=environment, check=False)
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(len(sides)) as pool:
         for done in pool.map(lambda side: run_side(side, environment), sides):
