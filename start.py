@@ -32,7 +32,8 @@ INSTALLED_GB, EMPTY_GB = 0.1, 1.5
 
 def main(words: List[str]) -> int:
     """Run one of the three; the exit status, where nothing was started."""
-    if not words or words[0] not in ("lab", "test", "install"):
+    known = words and words[0] in ("lab", "test", "install")
+    if not known or (words[0] == "install" and len(words) > 1):
         print(__doc__)
         return 2
     task, rest = words[0], words[1:]

@@ -81,6 +81,7 @@ class Outcome:
     stage: str
     passed: bool
     seconds: float
+    failed: tuple[str, ...] = ()
 
 
 def run_stage(stage: str, environment: Mapping[str, str]) -> Outcome:
@@ -88,6 +89,7 @@ def run_stage(stage: str, environment: Mapping[str, str]) -> Outcome:
     start = time.perf_counter()
     say(stage, "begins")
     codes = []
+    failed: list[str] = []
     for command in STAGES[stage]:
         with subprocess.Popen(
             command, cwd=ROOT, env=dict(environment), text=True, encoding="utf-8",
@@ -96,8 +98,10 @@ def run_stage(stage: str, environment: Mapping[str, str]) -> Outcome:
             assert process.stdout is not None
             for line in process.stdout:
                 say(stage, line.rstrip("\n"))
+                if line.startswith(("FAILED ", "ERROR ")):  # pytest's short summary
+                    failed.append(line.strip())
         codes.append(process.returncode)
-    outcome = Outcome(stage, not any(codes), time.perf_counter() - start)
+    outcome = Outcome(stage, not any(codes), time.perf_counter() - start, tuple(failed))
     say(stage, f"{'passed' if outcome.passed else 'FAILED'} after {outcome.seconds:.0f} s")
     return outcome
 
@@ -140,6 +144,9 @@ def main(wanted: list[str]) -> int:
     for outcome in outcomes:
         result = "passed" if outcome.passed else "FAILED"
         print(f"{outcome.stage:<12} {result:<8} {outcome.seconds:>8.0f}")
+    for outcome in outcomes:
+        for line in outcome.failed:
+            say(outcome.stage, line)
     good = sum(outcome.passed for outcome in outcomes)
     print(f"stages: {good} passed, {len(outcomes) - good} failed")
     return 0 if good == len(outcomes) else 1

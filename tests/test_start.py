@@ -213,6 +213,12 @@ def test_what_another_python_lacks_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such lock there")
+def test_a_question_about_installing_installs_nothing(start: Any, capsys: Any) -> None:
+    assert start.main(["install", "--help"]) == 2
+    assert "start.py install" in capsys.readouterr().out
+    assert not Path(start.VENV).exists(), "who asks for help is given text, not a gigabyte"
+
+
 def test_two_starts_at_once_install_one_after_the_other(start: Any) -> None:
     code = f"""if True:
         import sys; sys.path.insert(0, {str(ROOT)!r})
