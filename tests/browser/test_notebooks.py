@@ -141,7 +141,6 @@ def test_keyboard_alone_reaches_everything(page: Any, lab: Lab) -> None:
     """Whoever cannot use a mouse can still guess, move and reset."""
     open_and_run_all(page, lab, "02_mm1_queueing.ipynb")
     shell = shells(page)[0]
-    open_curtain(shell)
     shell.locator("select").first.focus()
     reached = set()
     for _ in range(30):
