@@ -6,6 +6,7 @@ tried in processes of their own, for a bounded time.
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import importlib.util
 import json
@@ -131,7 +132,7 @@ def _packages() -> Iterator[Finding]:
         except importlib.metadata.PackageNotFoundError:
             yield Finding(name, False, f"is missing; the course needs {need}", install())
             continue
-        lost = sum(not _there(file) for file in package.files or ())
+        lost = sum(not _there(package, file) for file in _recorded(package))
         if lost:
             again = f"{name}=={package.version}"
             python = shlex.quote(sys.executable)
@@ -146,9 +147,17 @@ def _packages() -> Iterator[Finding]:
     )
 
 
-def _there(file: Any) -> bool:
+def _recorded(package: importlib.metadata.Distribution) -> list[str]:
+    """The files that were installed, there or not: newer Pythons' `files` leaves out the lost."""
+    record = package.read_text("RECORD") or ""
+    return [row[0] for row in csv.reader(record.splitlines()) if row]
+
+
+def _there(package: importlib.metadata.Distribution, file: str) -> bool:
     # what Python writes for itself comes and goes; scripts lie outside the packages' folder
-    return str(file).endswith(".pyc") or str(file).startswith("..") or file.locate().exists()
+    if file.endswith(".pyc") or file.startswith(".."):
+        return True
+    return Path(str(package.locate_file(file))).exists()
 
 
 def _within(version: str, ranges: str) -> bool:
