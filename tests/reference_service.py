@@ -221,6 +221,7 @@ class Service(Scheduler):
     sends: list[Send] = field(default_factory=list)
     rows_sent: int = 0
     gate: list[Attempt] = field(default_factory=list)
+    leavers: list[Attempt] = field(default_factory=list)  # since the step before, in their order
     pace: float | None = None
     retry_bucket: float = 0.0
     tenant_buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # level, at
@@ -367,17 +368,19 @@ def wait_for_a_send(s: Service) -> None:
 
 def notice_leavers(s: Service) -> None:
     """ "If `noticed`, the server removes it at the start of the first step with t >= g: from the
-    queue or gate, or from its seat with its blocks, before anything is scheduled."
+    queue or gate, or from its seat with its blocks, before anything is scheduled." Of several, who
+    left first is removed first: it matters for whose blocks are handed out first.
     """
     if not s.patience.noticed:
         return
-    for name in ("gate", "waiting", "long_waiting", "unseen", "running"):
-        place: list[Attempt] = getattr(s, name)
-        for a in list(place):
-            if a.gave_up:
+    for a in s.leavers:
+        for name in ("gate", "waiting", "long_waiting", "unseen", "running"):
+            place: list[Attempt] = getattr(s, name)
+            if a in place:
                 place.remove(a)
                 give_blocks_back(s, a)
                 s.record.reached[f"left {name}"] += 1
+    s.leavers = []
 
 
 def release_from_gate(s: Service) -> None:
@@ -528,6 +531,7 @@ def give_up(s: Service, a: Attempt, at: float) -> None:
     """The client goes; "In either case a retry is decided at g"."""
     s.record.reached["gave up"] += 1
     a.gave_up = True
+    s.leavers.append(a)
     a.status = TIMED_OUT
     a.end_s = at
     decide_retry(s, a)
