@@ -188,14 +188,17 @@ def audit(
     files: Annotated[list[Path], typer.Argument(help="Result files of benchmark tools")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines")] = False,
 ) -> None:
-    """Say what result files report and whether to believe it; status 1 if one is unusable."""
+    """Say what result files report and whether to believe it.
+
+    Status 1 where a file is unusable or a run completed nothing.
+    """
     import json
 
     from course.serving.results import audit_files
 
     found = audit_files(files)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.as_text())
-    raise typer.Exit(bool(found.errors))
+    raise typer.Exit(bool(found.errors) or not found.has_answers)
 
 
 @app.command()

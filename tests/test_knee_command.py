@@ -171,7 +171,7 @@ def test_a_saturated_load_generator(tmp_path: Path) -> None:
     files = [layouts.write(tmp_path, s, name=f"stage_{i}.json") for i, s in enumerate(stages)]
     text = words(run(*files, "--json", target))
     assert "stage_1.json: asked for 100 requests/s, but only 12.0 were sent" in text
-    assert "load generator was saturated" in text
+    assert "load generator could do no more" in text
     (sweep,) = json.loads(target.read_text(encoding="utf-8"))["sweeps"]
     assert 12.0 in sweep["loads"]
     assert 100.0 in sweep["loads_meant"]
@@ -421,3 +421,51 @@ def test_no_two_columns_of_the_table_have_one_title(tmp_path: Path, tokens: bool
     assert cells["offered requests/s"].startswith("24")
     assert cells["served requests/s"] == "13.3"
     assert ("output tokens/s" in titles) == tokens
+
+
+# --- what a full server looks like ---------------------------------------------------------------
+
+
+def open_table(tmp_path: Path, *rows: str, head: str = "rate,requests_per_s,p99_ttft_s") -> Path:
+    path = tmp_path / "open.csv"
+    path.write_text("\n".join((head, *rows)) + "\n", encoding="utf-8")
+    return path
+
+
+def test_an_open_loop_that_completes_less_than_offered_is_full(tmp_path: Path) -> None:
+    """27.5 of 30 and 28.1 of 35 while the tail leaps: more load brings nothing but waiting."""
+    path = open_table(
+        tmp_path, "1,1,0.05", "10,9.6,0.12", "20,19.2,0.23", "30,27.5,1.65", "35,28.1,17.7"
+    )
+    target = tmp_path / "out.json"
+    run(path, "--slo-ttft", 1, "--json", target)
+    knees = json.loads(target.read_text(encoding="utf-8"))["sweeps"][0]["knees"]
+    assert all(knee["found"] for knee in knees)
+    assert all(25 <= knee["load"] <= 28.1 for knee in knees), "no knee above the most completed"
+
+
+def test_a_slow_client_does_not_make_the_server_full(tmp_path: Path) -> None:
+    """The same shortfall with latencies at rest: the sweep has to go on with a faster client."""
+    path = open_table(
+        tmp_path, "1,1,0.05", "10,9.6,0.06", "20,19.2,0.05", "30,27.5,0.06", "35,31.5,0.06"
+    )
+    assert words(run(path)).count("not loaded enough") == 2
+
+
+def test_two_servers_are_two_curves(tmp_path: Path) -> None:
+    """Their mean would be the curve of a server that nobody has."""
+    values = [vllm_at(rate) | {"max_num_seqs": seats} for seats in (8, 64) for rate in LOADS]
+    text = words(run(layouts.write(tmp_path, *values, name="two.json")))
+    assert "max_num_seqs=8: 9 loads in requests/s, run once" in text
+    assert "max_num_seqs=64: 9 loads in requests/s, run once" in text
+
+
+def test_a_time_per_token_with_the_ttft_in_it_is_not_judged_as_tpot(tmp_path: Path) -> None:
+    """GuideLLM's own figure would break a promise that every single gap keeps."""
+    path = layouts.write(tmp_path, layouts.guidellm(), name="guide.json")
+    target = tmp_path / "out.json"
+    text = words(run(path, "--slo-tpot", 1, "--json", target))
+    assert "TPOT" in text
+    latencies = json.loads(target.read_text(encoding="utf-8"))["sweeps"][0]["latencies_s"]
+    assert "is judged as the TPOT" in text or "computed from its requests" in text
+    assert latencies["mean TPOT"] == latencies["mean ITL"]

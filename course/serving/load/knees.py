@@ -94,10 +94,16 @@ class _Place(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What loads and throughputs are called in a sentence."""
+    """What loads and throughputs are called in a sentence, and what the server is known for.
+
+    `is_full`: whether its last load is known to be beyond what it can do. `most`: a load above
+    which none can be a knee.
+    """
 
     load: str
     throughput: str
+    is_full: bool = False
+    most: float = math.inf
 
     def of(self, load: float) -> str:
         return f"{bare(float(load))} {self.load}".strip()
@@ -128,6 +134,8 @@ def find_knee(
     load_unit: str = "",
     throughput_unit: str = "a second",
     promise: str = "the promise",
+    is_full: bool = False,
+    most: float | None = None,
 ) -> Knee:
     """Return the knee of a load curve by one method, or the reason why it has none.
 
@@ -145,8 +153,10 @@ def find_knee(
 
     Between the loads that were run the curve is taken as straight. The two that look at the
     throughput want to see it flatten: within 5 % of its highest over a fifth more load, or a last
-    doubling that brings less than 20 %. Raises ValueError for arrays that do not fit together, and
-    for loads outside 1e-30 … 1e30 or a throughput above that.
+    doubling that brings less than 20 %; or to be told that the server `is_full` at the last load,
+    as in an open loop that completes less than it is offered while its waits grow. No knee lies
+    above `most`, in such a loop the highest rate that was ever completed. Raises ValueError for
+    arrays that do not fit together, for loads outside 1e-30 … 1e30 or a throughput above that.
 
     >>> users = [1, 5, 25, 50, 100, 150, 200]
     >>> tokens_per_s = [48.4, 199.2, 564.5, 738.8, 777.3, 777.9, 777.0]
@@ -160,7 +170,9 @@ def find_knee(
     """
     if method not in get_args(Method):
         raise ValueError(f"method={method!r} is not known; give one of {get_args(Method)}")
-    names = _Names(load_unit, throughput_unit)
+    names = _Names(load_unit, throughput_unit, is_full)
+    if most is not None:
+        names = names._replace(most=at_least("most", most, above=True))
     x = _loads(loads)
     through = _curves("throughput", throughput, x.size)
     if method == "slo":
@@ -168,6 +180,7 @@ def find_knee(
     else:
         judged = through
         locate = _plateau if method == "plateau" else _two_segments
+    locate = _bounded(locate)
     if judged.shape != through.shape:
         raise ValueError(
             f"the promise has shape {judged.shape} but throughput {through.shape}; "
@@ -185,6 +198,19 @@ def find_knee(
 
 
 Locate = Callable[[FloatArray, FloatArray, _Names], _Place]
+
+
+def _bounded(locate: Locate) -> Locate:
+    """The same method, with no knee above the most that was ever completed."""
+
+    def bounded(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
+        place = locate(x, y, names)
+        if place.load is None or place.load <= names.most:
+            return place
+        words = f"{place.words}; no more than {names.of(names.most)} were ever completed"
+        return place._replace(load=max(names.most, float(x[0])), words=words)
+
+    return bounded
 
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -271,7 +297,7 @@ def _fault(x: FloatArray, y: FloatArray, names: _Names) -> _Place | None:
     if y[0] >= PLATEAU_SHARE * plateau_level(y):
         already = percent(round(y[0] / highest, 3))
         return _saturated(f"{names.of(x[0])} already bring {already} of the most: begin lower")
-    if not is_flat(x, y):
+    if not names.is_full and not is_flat(x, y):
         return _not_loaded(
             f"The throughput still rises at the end: a load of {names.of(x[-1])} brings "
             f"{_gain_words(x, y)} more than half of it: go higher"
@@ -351,7 +377,12 @@ def _plateau(x: FloatArray, y: FloatArray, names: _Names) -> _Place:
     level = plateau_level(y)
     load = _first_reaching(x, y, PLATEAU_SHARE * level)
     words = f"the throughput levels off at {names.rate(level)}"
-    if not _is_held(x, y) and y[-1] == y.max():
+    if not _is_held(x, y) and names.is_full:
+        words = (
+            "the server is full at the last load, where less is completed than offered while the "
+            f"waits grow; the most seen is {names.rate(level)}"
+        )
+    elif not _is_held(x, y) and y[-1] == y.max():
         words = (
             "the throughput hardly rises any more (the last doubling of the load brings "
             f"{_gain_words(x, y)}); the most seen is {names.rate(level)}"

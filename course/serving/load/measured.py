@@ -15,11 +15,17 @@ import numpy as np
 from course.serving import catalog
 from course.serving._arguments import FloatArray, at_least
 from course.serving.load.knees import Knee, Method, find_knee
-from course.serving.load.rows import LoadRow, quantile_of, rows_of_points
+from course.serving.load.rows import OPEN, LoadRow, quantile_of, rows_of_points
 from course.words import rounded, seconds
 
 SAME_LOAD = 0.02
 """Loads nearer than this that were not meant to differ so little are one load, and averaged."""
+
+FULL_SHARE = 0.95
+"""An open loop that completes less than this share of what it was offered may be full …"""
+
+FULL_WAIT = 3.0
+"""… and is, where a latency has grown by this factor over that of the lower loads."""
 
 SAME_LENGTHS = 0.2
 """Runs whose prompts or answers differ by more than this share are not of one curve."""
@@ -55,11 +61,38 @@ class MeasuredSweep:
         """How often every load was run."""
         return int(self.throughput.shape[0])
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the last load of an open loop is more than the server can do.
+
+        Less was completed than the client meant to offer, and a latency is several times that of
+        the lower loads: a slow client alone would leave the server's latencies small.
+        """
+        if self.load_unit != OPEN or self.loads.size < 2:
+            return False
+        done = float(self.requests_per_s[:, -1].mean())
+        if not done < FULL_SHARE * float(self.meant[-1]):
+            return False
+        for name in _by_wait(self.latencies):
+            waits = self.latencies[name].mean(axis=0)
+            if np.isfinite(waits).all() and waits[:-1].min() > 0:
+                return bool(waits[-1] >= FULL_WAIT * waits[:-1].min())
+        return False
+
+    @property
+    def most_completed(self) -> float | None:
+        """The highest rate that an open loop ever completed; None for a closed one."""
+        done = self.requests_per_s.mean(axis=0)
+        if self.load_unit != OPEN or np.isnan(done).any() or not done.max() > 0:
+            return None
+        return float(done.max())
+
     def knee(self, method: Method) -> Knee:
         """Return the knee of the throughput, "plateau" or "two_segments"."""
         return find_knee(
             self.loads, self.throughput, method=method,
             load_unit=self.load_unit, throughput_unit=self.throughput_unit,
+            is_full=self.is_full, most=self.most_completed,
         )  # fmt: skip
 
     def slo_knee(self, limits: Mapping[str, float]) -> Knee:
@@ -87,6 +120,7 @@ class MeasuredSweep:
             self.loads, self.throughput, self._with_misses(name), "slo", limit=limit_s,
             load_unit=self.load_unit, throughput_unit=self.throughput_unit,
             promise=f"{name} ≤ {seconds(limit_s)}",
+            most=self.most_completed,
         )  # fmt: skip
 
     def _with_misses(self, name: str) -> FloatArray:
@@ -128,6 +162,16 @@ def catalogue_sweeps(fewest_loads: int = FEWEST_LOADS) -> tuple[MeasuredSweep, .
     """
     found = measured_sweeps(rows_of_points(catalog.measured_points(kind="sweep")))
     return tuple(sweep for sweep in found if np.unique(sweep.meant).size >= fewest_loads)
+
+
+def _by_wait(latencies: Mapping[str, FloatArray]) -> list[str]:
+    """The latencies in the order in which they tell of a queue: TTFT first, its tail first."""
+    kinds = {"TTFT": 0, "E2E": 1, "ITL": 2, "TPOT": 3}
+
+    def key(name: str) -> tuple[int, float]:
+        return kinds.get(name.split()[-1], 4), -(quantile_of(name) or 0.0)
+
+    return sorted(latencies, key=key)
 
 
 def _same_curve(one: LoadRow, other: LoadRow) -> bool:

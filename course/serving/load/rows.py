@@ -15,7 +15,8 @@ from pathlib import Path
 from course.serving.catalog import MeasuredPoint
 from course.serving.files import printable
 from course.serving.load.knees import bare
-from course.serving.results import BenchmarkResult, BenchmarkRun, RunSummary
+from course.serving.requests import summarize
+from course.serving.results import BenchmarkResult, BenchmarkRun, Latency, RunSummary
 from course.words import rounded
 
 OPEN, CLOSED = "requests/s", "users"
@@ -30,7 +31,20 @@ Little's law holds for means; a sum of percentiles and medians only comes near.
 """
 
 _ABOUT_A_CURVE = frozenset(
-    ("little", "cap", "rate", "all-at-once", "waves", "failures", "nothing-completed", "cached")
+    (
+        "little",
+        "cap",
+        "rate",
+        "all-at-once",
+        "waves",
+        "first-wave",
+        "failures",
+        "nothing-completed",
+        "cached",
+        "zeros",
+        "lengths",
+        "impossible",
+    )
 )
 """The audit's findings that change what a point of a curve means."""
 
@@ -109,8 +123,9 @@ def open_row(row: LoadRow, sent_per_s: float | None, cap: int | None) -> LoadRow
     if sent_per_s is not None and 0 < sent_per_s < KEPT_RATE * row.load:
         said = (
             f"{row.place}: asked for {bare(row.load)} requests/s, but only "
-            f"{rounded(sent_per_s)} were sent: the load generator was saturated. The point stands "
-            f"at {rounded(sent_per_s)}, and its waiting times leave out the client's own queue"
+            f"{rounded(sent_per_s)} were sent: the load generator could do no more, by itself or "
+            f"as answers came late. The point stands at {rounded(sent_per_s)}, and its waiting "
+            "times leave out the client's own queue"
         )
         return _at(row, sent_per_s, said)
     done, inside = row.requests_per_s, row.in_system
@@ -165,8 +180,9 @@ def row_of_run(run: BenchmarkRun, result: BenchmarkResult) -> LoadRow | str:
         return f"{place}: the run {what}; it is left out, as it has no load"
     load = float(asked or 0.0) if is_open else float(users or 0)
     inside, users_from = _in_system(s)
+    pace, pace_said = _pace(run, result.tool)
     row = LoadRow(
-        group=f"{result.tool}, {run.label}" if run.label else result.tool,
+        group=", ".join(part for part in (result.tool, run.label, run.server) if part),
         place=place,
         unit=OPEN if is_open else CLOSED,
         load=load,
@@ -177,12 +193,13 @@ def row_of_run(run: BenchmarkRun, result: BenchmarkResult) -> LoadRow | str:
         prompt_tokens=s.prompt_tokens_mean,
         output_tokens=s.output_tokens_mean,
         failed_share=_failed_share(s),
-        latencies=_latencies(s),
+        latencies=_latencies(s, pace),
     )
     row = open_row(row, s.sent_per_s, users) if is_open else closed_row(row, users_from)
     kept = _ABOUT_A_CURVE if row.was_offered else _ABOUT_A_CURVE - _SAID_BETTER
     findings = [f"{place}: {f.text}" for f in run.findings if f.check in kept]
-    return replace(row, warnings=(*findings, *row.warnings))
+    said = [pace_said] if pace_said else []
+    return replace(row, warnings=(*findings, *said, *row.warnings))
 
 
 def _file_name(result: BenchmarkResult) -> str:
@@ -208,10 +225,36 @@ def _in_system(s: RunSummary) -> tuple[float | None, str]:
     return s.concurrency, "measured"
 
 
-def _latencies(s: RunSummary) -> dict[str, float]:
+def _pace(run: BenchmarkRun, tool: str) -> tuple[Latency, str]:
+    """The run's TPOT, (E2E − TTFT)/(n − 1) of a request, and what is to be said of it.
+
+    Some tools call something else so: then it is computed from the requests that the file keeps,
+    or their ITL is one mean a request and so the TPOT.
+    """
+    if tool not in _OTHER_TPOT:
+        return run.summary.tpot, ""
+    own = None if run.requests is None else summarize(run.requests).tpot
+    if own is not None and own.samples and own.samples == run.summary.completed:
+        shares = (0.5, 0.9, 0.95, 0.99)
+        quantiles = tuple((q, v) for q in shares if (v := own.quantile(q)) is not None)
+        return Latency(own.mean, None, quantiles, own.samples), (
+            f"{tool}'s own time per token is another one; TPOT is computed from its requests"
+        )
+    if _OTHER_TPOT[tool]:
+        return run.summary.itl, (
+            f"{tool}'s inter-token latency, one mean a request, is judged as the TPOT"
+        )
+    return Latency(), f"{tool}'s time per token contains the TTFT and is no TPOT; none is judged"
+
+
+_OTHER_TPOT = {"guidellm": True, "aiperf": True, "llmperf": False}
+"""Tools whose own TPOT is none, and whether their ITL is one: a mean a request without the TTFT."""
+
+
+def _latencies(s: RunSummary, pace: Latency) -> dict[str, float]:
     found = {}
     for name in ("ttft", "tpot", "itl", "e2e"):
-        part = getattr(s, name)
+        part = pace if name == "tpot" else getattr(s, name)
         if part.mean_s is not None:
             found[f"mean {name.upper()}"] = part.mean_s
         for share, value_s in part.quantiles:

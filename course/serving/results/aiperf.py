@@ -31,6 +31,9 @@ COUNTED = frozenset({"", "tokens", "token", "requests", "request", "concurrency"
 
 _EPOCH_NS = 1e19
 
+_STARTS = frozenset({"request_start_ns", "timestamp_ns"})
+"""When a request was sent: its name today, and until autumn 2025."""
+
 
 def recognises(data: object) -> bool:
     """Whether this is a summary of AIPerf."""
@@ -48,7 +51,7 @@ def recognises_line(data: object) -> bool:
     return (
         isinstance(data, dict)
         and isinstance(data.get("metadata"), dict)
-        and "request_start_ns" in data["metadata"]
+        and not _STARTS.isdisjoint(data["metadata"])
     )
 
 
@@ -71,7 +74,9 @@ def read(data: object, place: str) -> BenchmarkRun:
     completed = _whole(metrics, "request_count")
     failed = _whole(metrics, "error_request_count")
     config = fields.child("input_config")
-    loadgen = config.child("loadgen") if config is not None else None
+    asked_per_s, users = _asked(config)
+    dataset = _first(config, "datasets")
+    prompts = None if dataset is None else dataset.child("prompts")
     summary = RunSummary(
         duration_s=_seconds(metrics, "benchmark_duration"),
         offered=None if completed is None else completed + (failed or 0),
@@ -83,23 +88,65 @@ def read(data: object, place: str) -> BenchmarkRun:
         output_tokens_per_s=_per_s(metrics, "output_token_throughput"),
         total_tokens_per_s=_per_s(metrics, "total_token_throughput"),
         goodput_per_s=_per_s(metrics, "goodput"),
-        asked_per_s=(loadgen.number("request_rate", negative=True) or None) if loadgen else None,
-        max_concurrency=loadgen.count("concurrency") if loadgen else None,
+        asked_per_s=asked_per_s,
+        max_concurrency=users,
+        asked_prompt_tokens=_mean_length(prompts, "isl"),
+        asked_output_tokens=_mean_length(prompts, "osl"),
         concurrency=_average(metrics, "effective_concurrency"),
         ttft=_latency(metrics, "time_to_first_token", "ttft"),
         itl=_latency(metrics, "inter_token_latency"),
         e2e=_latency(metrics, "request_latency"),
     )
-    models = config.child("endpoint") if config is not None else None
-    names = models.items("model_names") if models is not None else None
     return BenchmarkRun(
         place=place,
-        label=printable(", ".join(n[:60] for n in (names or ())[:9] if isinstance(n, str)), 120),
+        label=_models(config),
         summary=with_rates(summary),
         itl_is="requests",
         convention="aiperf",
         findings=(*told(fields.notes), *_nested(fields), *_reasoning(metrics)),
     )
+
+
+def _asked(config: Fields | None) -> tuple[float | None, int | None]:
+    """The rate and the users asked for: of the measured phase, or of the load generator before."""
+    phase = None
+    if config is not None and isinstance(config.data.get("phases"), list):
+        phases = [one for one in config.children("phases") if isinstance(one.data, dict)]
+        named = [one for one in phases if one.text("name") == "profiling"]
+        phase = (named or phases)[-1] if phases else None
+    if phase is not None:
+        return phase.number("rate", negative=True) or None, phase.count("concurrency")
+    loadgen = None if config is None else config.child("loadgen")
+    if loadgen is None:
+        return None, None
+    return loadgen.number("request_rate", negative=True) or None, loadgen.count("concurrency")
+
+
+def _first(config: Fields | None, key: str) -> Fields | None:
+    """The first object of a list in the configuration, where there is one."""
+    if config is None or not isinstance(config.data.get(key), list):
+        return None
+    return next(config.children(key), None)
+
+
+def _mean_length(prompts: Fields | None, key: str) -> float | None:
+    if prompts is None or not isinstance(prompts.data.get(key), dict):
+        return None
+    length = prompts.child(key)
+    return None if length is None else length.number("mean")
+
+
+def _models(config: Fields | None) -> str:
+    """The models' names, where today's layout or that of 2025 has them."""
+    if config is None:
+        return ""
+    names: list[object] = []
+    models, endpoint = config.data.get("models"), config.data.get("endpoint")
+    if isinstance(models, dict) and isinstance(models.get("items"), list):
+        names = [item.get("name") for item in models["items"] if isinstance(item, dict)]
+    elif isinstance(endpoint, dict) and isinstance(endpoint.get("model_names"), list):
+        names = endpoint["model_names"]
+    return printable(", ".join(n[:60] for n in names[:9] if isinstance(n, str)), 120)
 
 
 def _metric(metrics: Fields, *tags: str) -> Fields | None:
@@ -206,17 +253,14 @@ def read_lines(values: Iterable[tuple[str, Any]], room: Room) -> BenchmarkRun:
         metadata = fields.child("metadata")
         if metadata is None:
             raise ResultFileError("has no metadata", fields.place)
-        if metadata.text("benchmark_phase") not in (None, "profiling"):
+        phase = metadata.text(metadata.first("benchmark_phase", "credit_phase") or "")
+        if phase not in (None, "profiling"):
             warm_up += 1
             continue
-        start_ns = metadata.number("request_start_ns", limit=_EPOCH_NS)
-        end_ns = metadata.number("request_end_ns", limit=_EPOCH_NS)
-        if start_ns is None or end_ns is None:
-            raise ResultFileError("has no request_start_ns or request_end_ns", metadata.place)
+        start, end = _span_ns(fields, metadata)
+        zero_ns = start if zero_ns is None else zero_ns
         # differences of whole nanoseconds are exact only before they become floats
-        begin, end = metadata.data["request_start_ns"], metadata.data["request_end_ns"]
-        zero_ns = begin if zero_ns is None else zero_ns
-        sent_s = (begin - zero_ns) / 1e9
+        sent_s = (start - zero_ns) / 1e9
         row, paced = _request(fields, metadata, sent_s, (end - zero_ns) / 1e9)
         room.take(place, requests=1, chunks=len(row.token_counts))
         whole += not paced
@@ -241,6 +285,21 @@ def read_lines(values: Iterable[tuple[str, Any]], room: Room) -> BenchmarkRun:
         convention="aiperf",
         findings=tuple(findings),
     )
+
+
+def _span_ns(fields: Fields, metadata: Fields) -> tuple[float, float]:
+    """When a request was sent and ended; until autumn 2025 only its latency told the end."""
+    key = metadata.first("request_start_ns", "timestamp_ns") or "request_start_ns"
+    if metadata.number(key, limit=_EPOCH_NS) is None:
+        raise ResultFileError("has no request_start_ns", metadata.place)
+    start: float = metadata.data[key]
+    if metadata.number("request_end_ns", limit=_EPOCH_NS) is not None:
+        return start, metadata.data["request_end_ns"]
+    if key == "request_start_ns":
+        raise ResultFileError("has no request_end_ns", metadata.place)
+    metrics = fields.child("metrics") or Fields({}, fields.place, fields.notes)
+    latency_s = _value(metrics, "request_latency", time=True) or 0.0
+    return start, start + round(latency_s * 1e9)
 
 
 def _request(

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from course.serving.files import ResultFileError, printable_path
+from course.serving.requests import summarize
+from course.serving.results.checks import CHECKS
 from course.serving.results.loading import load_result
-from course.serving.results.nouns import BenchmarkResult, BenchmarkRun, Latency, RunSummary
+from course.serving.results.nouns import (
+    BenchmarkResult,
+    BenchmarkRun,
+    Finding,
+    Latency,
+    RunSummary,
+)
 from course.words import rounded, seconds
 
 
@@ -20,6 +28,11 @@ class Audit:
 
     results: tuple[BenchmarkResult, ...]
     errors: tuple[ResultFileError, ...] = ()
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether every run of every file completed something."""
+        return all(run.summary.completed != 0 for one in self.results for run in one.runs)
 
     def as_text(self) -> str:
         """Return the audit as lines of text, one block a file."""
@@ -69,21 +82,51 @@ def _block(result: BenchmarkResult) -> Iterator[str]:
     for run in result.runs:
         yield from _run_lines(run)
     for finding in result.findings:
-        yield f"  ! {finding.text}"
+        yield f"  {_told(finding)}"
     if not result.warnings:
-        yield "  nothing to object to"
+        yield "  nothing to object to, as far as the checks below go"
+    yield from _checks(result)
+
+
+def _told(finding: Finding) -> str:
+    mark = "" if finding.severity == "worth knowing" else f"{finding.severity}: "
+    return f"! {mark}{finding.text}"
+
+
+def _checks(result: BenchmarkResult) -> Iterator[str]:
+    """Which checks were made on every run, and which had no figures to go by in one of them."""
+    lacking = [c.title for c in CHECKS if any(c.title in run.not_made for run in result.runs)]
+    made = [c.title for c in CHECKS if c.title not in lacking]
+    yield f"  checked: {'; '.join(made) or 'nothing, the file has too few figures'}"
+    if lacking:
+        yield f"  not checked, for lack of figures: {'; '.join(lacking)}"
 
 
 def _run_lines(run: BenchmarkRun) -> Iterator[str]:
     label = f", {run.label}" if run.label else ""
+    label += f" ({run.server})" if run.server else ""
     yield f"  {run.place}{label}: {_load(run.summary)}"
     yield f"    {_rates(run.summary)}"
     for name in ("ttft", "tpot", "itl", "e2e"):
         part: Latency = getattr(run.summary, name)
         if part.is_known:
             yield f"    {name.upper():<4}  {_latency(part)}"
+    yield from _from_requests(run)
     for finding in run.findings:
-        yield f"    ! {finding.text}"
+        yield f"    {_told(finding)}"
+
+
+def _from_requests(run: BenchmarkRun) -> Iterator[str]:
+    """The same latencies from the file's own requests, by the standard definitions."""
+    if run.requests is None or not run.requests.finished.any():
+        return
+    own = summarize(run.requests)
+    yield f"    from the {own.successes:,} answers that the file keeps:"
+    for name, sample in (("TTFT", own.ttft), ("TPOT", own.tpot), ("E2E", own.e2e)):
+        if sample.samples and sample.mean is not None:
+            shares = (0.5, 0.95, 0.99)
+            quantiles = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
+            yield f"      {name:<4}  {_latency(Latency(sample.mean, None, quantiles))}"
 
 
 def _load(s: RunSummary) -> str:
@@ -98,6 +141,17 @@ def _load(s: RunSummary) -> str:
         parts.append(f"at most {s.max_concurrency} at once")
     if s.duration_s:
         parts.append(f"{seconds(s.duration_s)} long")
+        if s.asked_per_s and s.offered and not math.isinf(s.asked_per_s):
+            sending_s = s.offered / s.asked_per_s
+            parts.append(
+                f"of which {seconds(sending_s)} to send"
+                if sending_s <= s.duration_s
+                else f"though sending takes {seconds(sending_s)} at that rate"
+            )
+    lengths = (s.prompt_tokens_mean, s.output_tokens_mean)
+    if any(lengths):
+        told = ["?" if n is None else rounded(n) for n in lengths]
+        parts.append(f"{told[0]} tokens in and {told[1]} out on average")
     return ", ".join(parts) or "load not told"
 
 
@@ -129,9 +183,13 @@ def _result(result: BenchmarkResult) -> dict[str, Any]:
         "path": printable_path(result.path),
         "tool": result.tool,
         "version": result.version,
-        "warnings": [{"check": f.check, "text": f.text} for f in result.findings],
+        "warnings": [_finding(f) for f in result.findings],
         "runs": [_run(run) for run in result.runs],
     }
+
+
+def _finding(finding: Finding) -> dict[str, str]:
+    return {"check": finding.check, "text": finding.text, "severity": finding.severity}
 
 
 def _run(run: BenchmarkRun) -> dict[str, Any]:
@@ -152,5 +210,7 @@ def _run(run: BenchmarkRun) -> dict[str, Any]:
         "summary": summary,
         "requests": None if run.requests is None else run.requests.size,
         "chunk_times": run.timelines is not None,
-        "warnings": [{"check": f.check, "text": f.text} for f in run.findings],
+        "server": run.server,
+        "warnings": [_finding(f) for f in run.findings],
+        "checks_not_made": list(run.not_made),
     }

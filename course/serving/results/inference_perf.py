@@ -11,7 +11,19 @@ TOOL = "inference-perf"
 
 def recognises(data: object) -> bool:
     """Whether this is one stage (or the summary) of inference-perf."""
-    return isinstance(data, dict) and "load_summary" in data and "successes" in data
+    if not isinstance(data, dict) or "load_summary" not in data:
+        return False
+    return "successes" in data and not is_server_metrics(data)
+
+
+def is_server_metrics(data: dict[str, object]) -> bool:
+    """Whether this is what a scrape of the server's own counters gave, which is no client's view.
+
+    >>> is_server_metrics({"load_summary": {}, "successes": {"queue_len": {"mean": 3.0}}})
+    True
+    """
+    good = data.get("successes")
+    return isinstance(good, dict) and ("queue_len" in good or "rate" in good)
 
 
 def version(data: dict[str, object]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from course.serving.files import Fields
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
-from course.serving.results.pieces import keyed, latency, of_each, told, with_rates
+from course.serving.results.pieces import keyed, latency, of_each, server_of, told, with_rates
 from course.serving.results.vllm import asked_rate
 
 TOOL = "inferencex"
@@ -32,13 +32,16 @@ def read(data: object, place: str) -> BenchmarkRun:
     inputs = of_each(fields.number("total_input_tokens"), completed)
     outputs = of_each(fields.number("total_output_tokens"), completed)
     tpot = _latency(fields, "tpot", completed)
+    if completed is None and "duration" not in fields:
+        return _point(fields, tpot)
     summary = RunSummary(
         duration_s=fields.number("duration"),
         offered=fields.count("num_prompts"),
         completed=completed,
         failed=fields.count("failed"),
-        prompt_tokens_mean=fields.number("isl") if inputs is None else inputs,
-        output_tokens_mean=fields.number("osl") if outputs is None else outputs,
+        prompt_tokens_mean=inputs,
+        output_tokens_mean=outputs,
+        most_output_tokens=fields.number("osl"),
         requests_per_s=fields.number("request_throughput"),
         output_tokens_per_s=fields.number("output_throughput"),
         total_tokens_per_s=fields.number("total_token_throughput"),
@@ -54,8 +57,61 @@ def read(data: object, place: str) -> BenchmarkRun:
         place=place,
         label=fields.text(fields.first("model_id", "model") or "") or "",
         summary=with_rates(summary),
+        server=server_of(fields),
         findings=(*told(fields.notes), *_without_suffix(summary), *_interactivity(fields, tpot)),
     )
+
+
+def _point(fields: Fields, tpot: Latency) -> BenchmarkRun:
+    """Return an aggregated point: rates a card, and lengths of which only the longest is told.
+
+    It is a closed loop of `conc` users, so Little's law gives requests/s, and those the lengths.
+    """
+    e2e, users = _latency(fields, "e2el", None), fields.count("conc")
+    cards = fields.count("tp")
+    per_s = users / e2e.mean_s if users and e2e.mean_s else None
+    output_per_s, total_per_s = (
+        None if rate is None or not cards else rate * cards
+        for rate in (fields.number("output_tput_per_gpu"), fields.number("tput_per_gpu"))
+    )
+    inputs = None
+    if output_per_s is not None and total_per_s is not None:
+        inputs = of_each(max(total_per_s - output_per_s, 0.0), 1)
+    summary = RunSummary(
+        requests_per_s=per_s,
+        output_tokens_per_s=output_per_s,
+        total_tokens_per_s=total_per_s,
+        prompt_tokens_mean=None if per_s is None or not inputs else inputs / per_s,
+        output_tokens_mean=None if per_s is None or not output_per_s else output_per_s / per_s,
+        most_output_tokens=fields.number("osl"),
+        max_concurrency=users,
+        ttft=_latency(fields, "ttft", None),
+        tpot=tpot,
+        itl=_latency(fields, "itl", None),
+        e2e=e2e,
+    )
+    return BenchmarkRun(
+        place=fields.place,
+        label=fields.text(fields.first("model_id", "model") or "") or "",
+        summary=summary,
+        server=server_of(fields),
+        findings=(
+            *told(fields.notes), *_without_suffix(summary), *_interactivity(fields, tpot),
+            *_derived(summary, cards),
+        ),
+    )  # fmt: skip
+
+
+def _derived(summary: RunSummary, cards: int | None) -> tuple[Finding, ...]:
+    """What an aggregated point leaves out, and where its rates and lengths come from here."""
+    if summary.requests_per_s is None:
+        return ()
+    text = "a point without counts: requests/s is its users over the mean E2E, by Little's law"
+    if summary.output_tokens_per_s is not None:
+        text += f", tokens/s the rate a card on {cards} cards, and the lengths follow"
+    if summary.most_output_tokens is not None:
+        text += f"; osl = {summary.most_output_tokens:g} is the longest answer, not the mean"
+    return (Finding("derived", text),)
 
 
 def _latency(fields: Fields, what: str, completed: int | None) -> Latency:

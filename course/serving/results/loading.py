@@ -140,6 +140,11 @@ def _unknown(whole: Any) -> str:
     known = "known are vLLM, SGLang, GuideLLM, AIPerf, inference-perf, llmperf and InferenceX"
     if not isinstance(head, dict):
         return f"is of no known tool (a list that does not begin with an object); {known}"
+    if "load_summary" in head and inference_perf.is_server_metrics(head):
+        return (
+            "is inference-perf's scrape of the server's counters (*_prometheus_metrics.json), not "
+            "what its client measured; give stage_N_lifecycle_metrics.json"
+        )
     if {"timestamp", "input_length"} <= set(head):
         return "is a trace, not a result; load it with load_trace"
     if any(key.startswith("results_ttft_s") for key in head):

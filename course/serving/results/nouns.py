@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,12 +15,42 @@ from course.serving.requests import RequestTable, RequestTimeline
 IntArray = npt.NDArray[np.int64]
 
 
+Severity = Literal["wrong", "misleading", "worth knowing"]
+"""How much a finding weighs: figures that cannot be, that say something else, or a remark."""
+
+
+SEVERITIES: dict[str, Severity] = {
+    "nothing-completed": "wrong", "counts": "wrong", "impossible": "wrong", "order": "wrong",
+    "zeros": "wrong", "detail": "wrong", "cap": "wrong", "goodput": "wrong",
+    "little": "misleading", "peak": "misleading", "rate": "misleading",
+    "all-at-once": "misleading", "waves": "misleading", "first-wave": "misleading",
+    "failures": "misleading", "incomplete": "misleading", "lengths": "misleading",
+    "window": "misleading", "tpot": "misleading", "itl": "misleading", "cached": "misleading",
+    "not-streamed": "misleading", "data-sets": "misleading", "servers": "misleading",
+    "tpot-definition": "misleading", "itl-definition": "misleading", "token-count": "misleading",
+    "schedule-delay": "misleading", "warm-up": "worth knowing",
+}  # fmt: skip
+"""What a finding weighs unless it says otherwise itself; the others are worth knowing."""
+
+
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a reader of the result should know: a stable name and a sentence."""
+    """One thing that a reader of the result should know: a stable name, a sentence, its weight.
+
+    "wrong": figures that cannot all be true. "misleading": true ones that many would misread.
+
+    >>> Finding("order", "the quantiles of TTFT fall").severity
+    'wrong'
+    """
 
     check: str
     text: str
+    weight: Severity | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """Its own weight, or that of its kind."""
+        return self.weight or SEVERITIES.get(self.check, "worth knowing")
 
 
 @dataclass(frozen=True)
@@ -63,8 +94,11 @@ class RunSummary:
     None is "the file does not say" (or says 0.0 for lack of data). `offered` requests were sent,
     `completed` of them succeeded, `failed` did not, `incomplete` were cut off by the end of the
     run. `asked_per_s` is the rate that was asked for (infinite: all at once), `sent_per_s` the
-    one the client reached, `max_concurrency` the client's cap, `concurrency` the mean it reports.
-    Rates that a file leaves out are filled in from its counts and its duration.
+    one the client reached, `max_concurrency` the client's cap, `concurrency` the mean it reports,
+    `touched_in_a_second` the most requests that were in flight at any time of one second.
+    `burstiness` is the shape of the gamma distribution of the gaps between arrivals (1: Poisson);
+    `asked_output_tokens` the answers' mean length that was asked for, `most_output_tokens` the
+    longest one allowed. Rates that a file leaves out come from its counts and its duration.
     """
 
     duration_s: float | None = None
@@ -82,6 +116,11 @@ class RunSummary:
     sent_per_s: float | None = None
     max_concurrency: int | None = None
     concurrency: float | None = None
+    touched_in_a_second: int | None = None
+    burstiness: float | None = None
+    asked_prompt_tokens: float | None = None
+    asked_output_tokens: float | None = None
+    most_output_tokens: float | None = None
     ttft: Latency = field(default_factory=Latency)
     tpot: Latency = field(default_factory=Latency)
     itl: Latency = field(default_factory=Latency)
@@ -95,18 +134,31 @@ class BenchmarkRun:
     `timelines` need the time of every chunk; `requests` only first and last token. Where the file
     has no start times (`starts_known` false) each request's clock begins at 0: latencies can be
     recomputed, rates and concurrency cannot. `itl_is` says what the tool's ITL averages: single
-    "gaps" or one mean of each of the "requests".
+    "gaps" or one mean of each of the "requests". `server`: what the file tells of the server, as
+    "max_num_seqs=64, tp=2"; runs of different servers lie on different curves. `not_made`: checks
+    that had no figures to go by.
     """
 
     place: str
     label: str
     summary: RunSummary
+    server: str = ""
     timelines: tuple[RequestTimeline, ...] | None = None
     requests: RequestTable | None = None
     starts_known: bool = False
     itl_is: Literal["gaps", "requests"] = "gaps"
     convention: str | None = None
     findings: tuple[Finding, ...] = ()
+    not_made: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One look of an auditor: what it is called, whether a run has its figures, what it finds."""
+
+    title: str
+    can: Callable[[BenchmarkRun], bool]
+    find: Callable[[BenchmarkRun], Iterator[Finding]]
 
 
 @dataclass(frozen=True)

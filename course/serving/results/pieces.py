@@ -190,6 +190,31 @@ def timeline(
         raise ResultFileError(f"is no possible request: {fault}", place) from None
 
 
+SERVER_KEYS = (
+    "framework", "hw", "precision", "quantization", "dtype", "kv_cache_dtype",
+    "tp", "ep", "dp", "pp",
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size",
+    "max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size",
+    "gpu_memory_utilization", "enable_chunked_prefill", "enable_prefix_caching",
+    "async_scheduling", "spec_decoding", "disagg", "image",
+)  # fmt: skip
+"""What benchmark files tell of the server that was measured."""
+
+
+def server_of(fields: Fields) -> str:
+    """Return what a file tells of its server, as "max_num_seqs=64, tp=2"; "" where nothing.
+
+    >>> server_of(Fields({"tp": 2, "duration": 9.0, "max_num_seqs": 64}, ""))
+    'tp=2, max_num_seqs=64'
+    """
+    said = []
+    for key in SERVER_KEYS:
+        value = fields.data.get(key)
+        if isinstance(value, (bool, int, float, str)) and value != "":
+            said.append(f"{key}={printable(str(value), 60)}")
+    return ", ".join(said)
+
+
 def told(notes: Sequence[str]) -> tuple[Finding, ...]:
     """Return what the reader put right as findings, each once, the first ten of them."""
     unique = list(dict.fromkeys(notes))

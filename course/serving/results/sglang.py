@@ -5,7 +5,7 @@ from __future__ import annotations
 from course.serving.files import Fields
 from course.serving.requests import as_table
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
-from course.serving.results.pieces import Room, keyed, latency, of_each, told, with_rates
+from course.serving.results.pieces import Room, keyed, latency, of_each, server_of, told, with_rates
 from course.serving.results.served import read_detail
 from course.serving.results.vllm import asked_rate
 
@@ -64,6 +64,7 @@ def read(data: object, place: str, room: Room) -> BenchmarkRun:
         place=place,
         label=_label(fields),
         summary=with_rates(summary),
+        server=server_of(fields),
         timelines=None if detail is None else detail.timelines,
         requests=None if detail is None else as_table(detail.timelines),
         starts_known=detail is not None and detail.starts_known,

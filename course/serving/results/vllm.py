@@ -7,7 +7,7 @@ import math
 from course.serving.files import Fields, ResultFileError
 from course.serving.requests import as_table
 from course.serving.results.nouns import BenchmarkRun, Latency, RunSummary
-from course.serving.results.pieces import Room, keyed, latency, of_each, told, with_rates
+from course.serving.results.pieces import Room, keyed, latency, of_each, server_of, told, with_rates
 from course.serving.results.served import read_detail
 
 TOOL = "vllm"
@@ -51,6 +51,8 @@ def read(data: object, place: str, room: Room) -> BenchmarkRun:
         goodput_per_s=fields.number(fields.first("request_goodput", "request_goodput:") or ""),
         asked_per_s=asked_rate(fields, "request_rate"),
         max_concurrency=fields.count("max_concurrency"),
+        touched_in_a_second=fields.count("max_concurrent_requests"),
+        burstiness=fields.number("burstiness", infinite=True),
         ttft=_latency(fields, "ttft", completed),
         tpot=_latency(fields, "tpot", completed),
         itl=_latency(fields, "itl", completed),
@@ -61,6 +63,7 @@ def read(data: object, place: str, room: Room) -> BenchmarkRun:
         place=place,
         label=fields.text("model_id") or "",
         summary=with_rates(summary),
+        server=server_of(fields),
         timelines=None if detail is None else detail.timelines,
         requests=None if detail is None else as_table(detail.timelines),
         starts_known=detail is not None and detail.starts_known,

@@ -20,7 +20,7 @@ def test_one_broken_file_does_not_stop_the_others(tmp_path) -> None:
     audit = audit_files([broken, good])
     text = audit.as_text()
     assert f"{good}  (vllm)" in text
-    assert "! requests/s is 25.0, but counts over the duration give 19.5" in text
+    assert "! misleading: requests/s is 25.0, but counts over the duration give 19.5" in text
     assert "cannot be used: line 1: ends in the middle of a value: it was cut off" in text
     assert [error.place for error in audit.errors] == ["line 1"]
 
@@ -29,14 +29,36 @@ def test_text_has_the_figures_in_readable_units(tmp_path) -> None:
     text = audit_files([layouts.write(tmp_path, layouts.vllm(failed=7, completed=393))]).as_text()
     assert "393 of 400 requests, asked 20.0/s, 20.5 s long" in text
     assert "TTFT  mean 120 ms, P50 108 ms, P99 240 ms" in text
-    assert "! 7 of 400 requests failed" in text
+    assert "! misleading: 7 of 400 requests failed" in text
 
 
 def test_a_sound_file_is_told_so(tmp_path) -> None:
     sound = layouts.vllm()
     sound = {key: value for key, value in sound.items() if not key.startswith("p99.9")}
     audit = audit_files([layouts.write(tmp_path, sound)])
-    assert "nothing to object to" in audit.as_text()
+    text = audit.as_text()
+    assert "nothing to object to, as far as the checks below go" in text
+    assert "checked: counts; " in text
+    assert "not checked, for lack of figures: " in text
+    assert "Little's law" in text.split("not checked")[1], "without a cap there is nothing to hold"
+
+
+def test_nothing_completed_is_no_success(tmp_path) -> None:
+    """A script that looks at the exit status alone must not take such a file for a result."""
+    assert audit_files([layouts.write(tmp_path, layouts.vllm())]).has_answers
+    assert not audit_files([layouts.write(tmp_path, layouts.vllm_nothing_completed())]).has_answers
+
+
+def test_the_files_own_requests_stand_beside_what_it_prints(tmp_path) -> None:
+    text = audit_files([layouts.write(tmp_path, layouts.vllm_detail(mean_ttft_ms=250.0))]).as_text()
+    assert "from the 3 answers that the file keeps:" in text
+    assert text.count("TTFT  mean") == 2
+
+
+def test_lengths_and_the_time_to_send_are_told(tmp_path) -> None:
+    text = audit_files([layouts.write(tmp_path, layouts.vllm())]).as_text()
+    assert "20.5 s long, of which 20.0 s to send, " in text
+    assert " tokens in and " in text
 
 
 def test_every_layout_makes_strict_json(tmp_path) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from course.serving.requests.metrics import RequestTimeline, as_table
 from course.serving.results import BenchmarkRun, Latency, RunSummary
-from course.serving.results.checks import check_file, check_run, samples_for
+from course.serving.results.checks import check_file, check_run
+from course.serving.results.checks_of_latency import samples_for
 from tests.serving.results import layouts
 from tests.serving.results.test_layouts import checks, load
 
@@ -228,3 +229,162 @@ def test_more_answers_than_questions_are_a_contradiction(counts, says) -> None:
     """Rates and shares over such counts mean nothing."""
     found = said("counts", RunSummary(offered=6, **counts))
     assert (says is None and found == []) or says in found[0]
+
+
+OPEN = {"offered": 1000, "completed": 1000, "asked_per_s": 10.0, "output_tokens_mean": 100.0}
+
+
+def test_a_full_cap_makes_the_client_queue() -> None:
+    """Asked 10/s one at a time, 0.5 s each: 2/s, and the last waits 320 s before it is sent."""
+    (text,) = said(
+        "rate",
+        RunSummary(offered=800, completed=800, asked_per_s=10.0, duration_s=400.0,
+                   requests_per_s=2.0, max_concurrency=1, e2e=lat(0.5)),
+    )  # fmt: skip
+    assert "the cap of 1 was full" in text
+    assert "160 s on average, a wait that is in no latency here" in text
+
+
+def test_a_slow_client_leaves_the_server_idle() -> None:
+    """Sent as asked, the last would have ended 0.9 s after 100 s; the run took 200 s."""
+    slow = RunSummary(**OPEN, duration_s=200.0, requests_per_s=5.0,
+                      ttft=lat(0.05), e2e=lat(0.79, (0.99, 0.9)))  # fmt: skip
+    (text,) = said("rate", slow)
+    assert "so the client was slow" in text
+    assert "3.95 requests were in flight" in text
+    assert "beyond capacity" not in text
+
+
+def test_a_queue_that_grows_is_beyond_capacity_and_a_drain_is_not() -> None:
+    full = RunSummary(**OPEN, duration_s=160.0, requests_per_s=6.25,
+                      ttft=lat(30.0, (0.99, 59.0)), e2e=lat(31.0, (0.99, 60.0)))  # fmt: skip
+    assert "beyond capacity: the queue grew" in said("rate", full)[0]
+    drained = RunSummary(
+        **OPEN, duration_s=120.0, requests_per_s=8.33, ttft=lat(0.2), e2e=lat(20.0, (0.99, 20.5))
+    )
+    (text,) = said("rate", drained)
+    assert "the drain of 20.0 s" in text
+    assert "the server kept up" in text
+    short = RunSummary(
+        **OPEN, duration_s=180.0, requests_per_s=5.6, ttft=lat(0.6), e2e=lat(80.0, (0.99, 95.0))
+    )
+    assert "does not tell whether the server would keep up" in said("rate", short)[0]
+    few = {**OPEN, "offered": 6, "completed": 6}
+    of_six = RunSummary(**few, duration_s=0.9, requests_per_s=6.7, ttft=lat(0.3), e2e=lat(0.5))
+    assert "so few requests" in said("rate", of_six)[0]
+    silent = RunSummary(**OPEN, requests_per_s=6.0)
+    assert "the file does not tell which" in said("rate", silent)[0]
+
+
+def test_the_first_wave_is_seen_in_a_tail() -> None:
+    wave = {"offered": 5120, "completed": 5120, "max_concurrency": 512}
+    (text,) = said("first-wave", RunSummary(**wave, ttft=lat(0.8, (0.5, 0.28), (0.99, 9.8))))
+    assert "512 of 5,120 requests (10\u00a0%) are the first wave" in text
+    assert "35.0 × the median" in text
+    # a tail that the wave cannot reach, or that does not stand out
+    assert said("first-wave", RunSummary(**wave, ttft=lat(0.8, (0.5, 0.28), (0.8, 9.8)))) == []
+    assert said("first-wave", RunSummary(**wave, ttft=lat(0.3, (0.5, 0.28), (0.99, 0.8)))) == []
+    # an open loop has no such wave
+    opened = RunSummary(**wave, asked_per_s=9.0, ttft=lat(0.8, (0.5, 0.28), (0.99, 9.8)))
+    assert said("first-wave", opened) == []
+
+
+def waves_of(late_s: float) -> tuple[RunSummary, object]:
+    """Ten seats, a hundred requests: the first ten wait 1 to 10 s, of the others one `late_s`."""
+    rows = []
+    for i in range(100):
+        sent, ttft = (0.0, 1.0 + i) if i < 10 else (20.0 + i, late_s if i == 50 else 0.2)
+        rows.append(RequestTimeline(sent, sent, (sent + ttft,), (1,), sent + ttft, 9))
+    ttfts = sorted(row.token_times_s[0] - row.sent_s for row in rows)
+    summary = RunSummary(
+        offered=100, completed=100, max_concurrency=10,
+        ttft=lat(sum(ttfts) / 100, (0.5, ttfts[49]), (0.95, ttfts[94])),
+    )  # fmt: skip
+    return summary, as_table(rows)
+
+
+def test_where_the_requests_are_kept_the_wave_is_told_from_other_tails() -> None:
+    summary, table = waves_of(late_s=0.2)
+    (text,) = said("first-wave", summary, requests=table, starts_known=True)
+    assert "without them it is 200 ms" in text
+
+
+def test_a_peak_of_a_second_is_no_peak() -> None:
+    assert said("peak", RunSummary(max_concurrency=8, touched_in_a_second=8)) == []
+    (text,) = said("peak", RunSummary(max_concurrency=8, touched_in_a_second=23))
+    assert "touch one second" in text
+
+
+def test_long_gaps_of_single_tokens_are_no_bundles() -> None:
+    """The mean ITL is the mean TPOT: a chunk a token; the tail is other requests' prompts."""
+    tail = lat(0.6, (0.5, 0.045), (0.99, 8.1))
+    (text,) = said("itl", RunSummary(itl=tail, tpot=lat(0.6)))
+    assert "a chunk carries one token" in text
+    assert "P99 8.10 s" in text
+    assert "bundles" not in text
+    bundles = lat(0.02, (0.5, 2e-5), (0.99, 0.2))
+    assert "bundles" in said("itl", RunSummary(itl=bundles, tpot=lat(0.02)))[0]
+
+
+def test_a_time_of_exactly_nought_was_not_measured() -> None:
+    zero = RunSummary(ttft=lat(3.8, (0.25, 0.0), (0.5, 0.0), (0.99, 9.6)))
+    (text,) = said("zeros", zero)
+    assert text.startswith("P50 TTFT is exactly 0")
+    rows = [RequestTimeline(0, 0, (0.0, 1.0), (1, 1), 1.0, 9),
+            RequestTimeline(0, 0, (0.5, 1.0), (1, 1), 1.0, 9)]  # fmt: skip
+    (text,) = said("zeros", RunSummary(), requests=as_table(rows))
+    assert "1 of 2 TTFTs are exactly 0" in text
+    assert "the others are 500 ms" in text
+
+
+def test_more_tokens_than_the_seats_can_decode() -> None:
+    """850 tokens/s of 85 ms each are 72 requests that decode at once, on 8 seats."""
+    eight = {"output_tokens_per_s": 850.0, "max_concurrency": 8}
+    (text,) = said("little", RunSummary(**eight, tpot=lat(0.085)))
+    assert "72.2 requests that decode at once, but at most 8" in text
+    assert said("little", RunSummary(**eight, tpot=lat(0.0094))) == []
+
+
+def test_short_answers_are_no_fast_server() -> None:
+    (text,) = said("lengths", RunSummary(asked_output_tokens=128.0, output_tokens_mean=28.0))
+    assert "28.0 tokens on average where 128 were asked for (21.9\u00a0%)" in text
+    assert said("lengths", RunSummary(asked_output_tokens=128.0, output_tokens_mean=120.0)) == []
+    assert said("lengths", RunSummary(most_output_tokens=128.0, output_tokens_mean=200.0)) != []
+
+
+def test_counts_are_held_against_the_requests_themselves() -> None:
+    rows = [
+        RequestTimeline(0, 0, (0.5,), (3,), 0.5, 9),
+        RequestTimeline(0, 0, (), (), 0.5, 9, "no"),
+    ]
+    table = as_table(rows)
+    assert said("counts", RunSummary(offered=2, completed=1, output_tokens_mean=3.0),
+                requests=table) == []  # fmt: skip
+    (text,) = said("counts", RunSummary(offered=2, completed=2), requests=table)
+    assert "says 2 completed, but 1 of its 2 requests have an answer" in text
+    (text,) = said("counts", RunSummary(offered=2, completed=1, output_tokens_mean=30.0),
+                   requests=table)  # fmt: skip
+    assert "give 30.0 tokens an answer, its own requests 3.00" in text
+
+
+def test_arrivals_other_than_poissons_are_told() -> None:
+    assert said("burstiness", RunSummary(asked_per_s=5.0, burstiness=1.0)) == []
+    assert "longer" in said("burstiness", RunSummary(asked_per_s=5.0, burstiness=0.25))[0]
+    assert "shorter" in said("burstiness", RunSummary(asked_per_s=5.0, burstiness=10.0))[0]
+    assert said("burstiness", RunSummary(asked_per_s=float("inf"), burstiness=0.25)) == []
+
+
+def test_runs_of_two_servers_are_no_repeats() -> None:
+    def runs(*servers: str) -> list[str]:
+        of_file = [BenchmarkRun("", "m", RunSummary(max_concurrency=2), one) for one in servers]
+        return [finding.check for finding in check_file(of_file)]
+
+    assert runs("max_num_seqs=4", "max_num_seqs=8") == ["several-runs", "servers"]
+    assert runs("max_num_seqs=4", "max_num_seqs=4") == ["several-runs", "data-sets"]
+
+
+def test_a_check_without_figures_says_that_it_was_not_made() -> None:
+    found = check_run(BenchmarkRun("", "", RunSummary(ttft=lat(0.1))))
+    assert "Little's law" in found.not_made
+    assert "TTFT within E2E" in found.not_made
+    assert "times of exactly 0" not in found.not_made

@@ -352,7 +352,76 @@ def test_inferencex_is_seconds_and_has_an_inverse(tmp_path) -> None:
              "median_tpot": 0.02, "median_intvty": 50.0, "median_e2el": 10.42}  # fmt: skip
     points = load(tmp_path, [point, {**point, "conc": 8}])
     assert [run.summary.max_concurrency for run in points.runs] == [4, 8]
-    assert points.summary.output_tokens_mean == 512
+    assert points.summary.most_output_tokens == 512
+    assert points.summary.output_tokens_mean is None, "a longest answer is no mean"
+
+
+def test_an_inferencex_point_gets_its_rates_from_littles_law(tmp_path) -> None:
+    """8 cards at 17.5 tokens/s each, 32 users of 200 s: 140 tokens/s, 0.16 answers/s of 875."""
+    point = {"hw": "card", "conc": 32, "model": "m", "tp": 8, "isl": 8192, "osl": 1024,
+             "tput_per_gpu": 157.5, "output_tput_per_gpu": 17.5, "mean_ttft": 2.5,
+             "mean_tpot": 0.226, "median_ttft": 1.8, "median_tpot": 0.23,
+             "mean_e2el": 200.0}  # fmt: skip
+    found = load(tmp_path, point)
+    s = found.summary
+    assert (s.requests_per_s, s.output_tokens_per_s) == (0.16, 140.0)
+    assert (s.output_tokens_mean, s.prompt_tokens_mean) == (875.0, 7000.0)
+    assert "hw=card" in found.runs[0].server
+    assert "tp=8" in found.runs[0].server
+    assert not {"tpot", "cached"} & set(checks(found)), "8,192 tokens in 1.8 s on 8 cards can be"
+    without_cards = load(tmp_path, {k: v for k, v in point.items() if k != "tp"}).summary
+    assert without_cards.output_tokens_per_s is None
+    assert without_cards.requests_per_s == 0.16
+
+
+def test_aiperfs_lines_of_2025(tmp_path) -> None:
+    """They name the sending `timestamp_ns`, and only the latency tells the end."""
+
+    def line(start_ns: int, **more: object) -> dict[str, object]:
+        metadata = {"timestamp_ns": start_ns, "credit_phase": "profiling"}
+        metrics = {
+            "ttft": {"value": 500.0, "unit": "ms"},
+            "request_latency": {"value": 1500.0, "unit": "ms"},
+            "output_sequence_length": {"value": 11, "unit": "tokens"},
+            "inter_chunk_latency": {"value": [100.0] * 10, "unit": "ms"},
+        }
+        return {"metadata": metadata | more, "metrics": metrics, "error": None}
+
+    start = 1_759_522_419_000_000_000
+    warm_up = line(start - 10**9, credit_phase="warmup")
+    found = load(tmp_path, warm_up, line(start), line(start + 10**9))
+    s = found.summary
+    assert s.completed == 2
+    assert [s.ttft.mean_s, s.itl.mean_s, s.e2e.mean_s] == pytest.approx([0.5, 0.1, 1.5])
+    assert s.duration_s == pytest.approx(2.5), "from the first sending to the last token"
+    assert "warm-up" in checks(found)
+
+
+def test_aiperfs_load_in_phases(tmp_path) -> None:
+    """Since 0.11 the load, the lengths and the models are told elsewhere."""
+    config = {
+        "models": {"items": [{"name": "our/model"}]},
+        "datasets": [{"prompts": {"isl": {"mean": 550}, "osl": {"mean": 128}}}],
+        "phases": [
+            {"name": "warmup", "type": "concurrency", "concurrency": 2, "requests": 10},
+            {"name": "profiling", "type": "poisson", "rate": 12.5, "concurrency": 64},
+        ],
+    }
+    found = load(tmp_path, layouts.aiperf(input_config=config))
+    s = found.summary
+    assert (s.asked_per_s, s.max_concurrency) == (12.5, 64)
+    assert (s.asked_prompt_tokens, s.asked_output_tokens) == (550, 128)
+    assert found.runs[0].label == "our/model"
+
+
+def test_a_scrape_of_the_servers_counters_is_no_result(tmp_path) -> None:
+    scrape = {
+        "load_summary": {},
+        "successes": {"count": 9, "rate": 8.0, "queue_len": {"mean": 262}},
+        "failures": {},
+    }
+    with pytest.raises(ResultFileError, match="scrape of the server's counters"):
+        load(tmp_path, scrape)
 
 
 def test_a_run_summary_keeps_every_number_finite(tmp_path) -> None:
@@ -422,7 +491,7 @@ def test_a_list_of_aiperfs_lines_is_one_run(tmp_path) -> None:
     lines = [layouts.aiperf_line(start), layouts.aiperf_line(start + 250_000_000)]
     assert load(tmp_path, lines).timelines == load(tmp_path, *lines).timelines
     del lines[1]["metadata"]["request_end_ns"]
-    with pytest.raises(ResultFileError, match="line 1, request 1, metadata: has no request_start"):
+    with pytest.raises(ResultFileError, match="line 1, request 1, metadata: has no request_end"):
         load(tmp_path, lines)
 
 
