@@ -16,13 +16,13 @@ from course.commands._targets import check_sources, check_targets
 from course.commands.bench import bench
 from course.commands.knee import knee
 from course.commands.new import app as new
+from course.commands.plan import plan
 from course.commands.predict import predict
 from course.commands.simulate import simulate
 from course.commands.validate import validate
 from course.desk import settle_homes
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,6 +31,7 @@ app = typer.Typer(
 
 
 app.command()(simulate)
+app.command()(plan)
 app.command()(knee)
 app.command()(predict)
 app.command()(bench)

@@ -24,6 +24,9 @@ ROLES = {
     ("simulate", "trace"): "file",
     ("simulate", "csv"): "written",
     ("simulate", "json"): "written",
+    ("plan", "trace"): "file",
+    ("plan", "json"): "written",
+    ("plan", "page"): "written",
     ("knee", "files"): "file",
     ("knee", "svg"): "written",
     ("knee", "json"): "written",
@@ -37,6 +40,9 @@ ROLES = {
     ("lab", "work"): "desk",  # tests/test_desk.py
 }
 """Every path that a command takes, and what it is for."""
+
+ALSO = {"plan": ["--gpu", "H100-80GB-SXM", "--model", "Llama-3.1-8B", "--slo-ttft", "1"]}
+"""What a command needs besides its paths."""
 
 WORK = (
     "course.serving.traces.load_trace",
@@ -72,7 +78,10 @@ def parameters(here: typer.Typer = app, above: str = "") -> Iterator[tuple[str, 
             if base is Path or Path in get_args(base):
                 default = inspect.signature(function).parameters[argument].default
                 is_option = isinstance(extras[0], OptionInfo)
-                option = f"--{argument.replace('_', '-')}" if is_option else ""
+                # in an annotation a name of its own stands where the default would
+                own = extras[0].default
+                named = own if isinstance(own, str) else f"--{argument.replace('_', '-')}"
+                option = named if is_option else ""
                 yield name, argument, Parameter(option, default is inspect.Parameter.empty)
 
 
@@ -85,7 +94,7 @@ def words_for(name: str, role: str, path: Path, files: Path) -> list[str]:
     for (command, other), parameter in PARAMETERS.items():
         if command == name and other != role and parameter.required:
             given[other] = files if ROLES[command, other] == "folder" else files / "input.csv"
-    words = name.split()
+    words = [*name.split(), *ALSO.get(name, ())]
     for other, value in given.items():
         words += [*filter(None, [PARAMETERS[name, other].option]), str(value)]
     return words

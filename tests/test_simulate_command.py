@@ -12,7 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from course.commands.simulate import _waiting, simulate
+from course.commands._server import waiting
+from course.commands.simulate import simulate
 
 APP = typer.Typer(pretty_exceptions_enable=False)
 APP.command()(simulate)
@@ -277,7 +278,7 @@ def test_the_wait_ends_with_an_error_too() -> None:
     import threading
 
     before = threading.active_count()
-    with pytest.raises(ValueError, match="broken"), _waiting("reading"):
+    with pytest.raises(ValueError, match="broken"), waiting("reading"):
         raise ValueError("broken")
     assert threading.active_count() == before
 

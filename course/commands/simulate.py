@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json as json_format
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -14,17 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from course.commands._server import Precision, cards_of, trust_words, waiting
 from course.commands._targets import check_sources, check_targets
 
 if TYPE_CHECKING:
     from course.serving.pricing import LinearStepCost, RooflineStepCost, StepCost
-
-
-class Precision(StrEnum):
-    """Of weights and arithmetic; the cache stays in bf16."""
-
-    bf16 = "bf16"
-    fp8 = "fp8"
 
 
 class Order(StrEnum):
@@ -158,7 +148,7 @@ def simulate(
         "per_decode_seq_s": per_decode_seq_s,
         "per_kv_token_s": per_kv_token_s,
     }
-    cards = _cards(gpu, model, n_gpus, precision)
+    cards = cards_of(gpu, model, n_gpus, precision)
     cost, cost_words = _cost(cards, prices)
     config = EngineConfig(
         max_num_seqs=max_num_seqs,
@@ -169,19 +159,19 @@ def simulate(
         order=order.value,
     )
     slo = SLO(slo_ttft, slo_tpot, quantile=slo_quantile)
-    with _waiting(f"reading {trace.name}"):
+    with waiting(f"reading {trace.name}"):
         requests = load_trace(trace)
-    with _waiting("loading the engine (compiled once, then kept on disk)"):
+    with waiting("loading the engine (compiled once, then kept on disk)"):
         warm_steps()[0][1]()
     found = simulate_trace(
         requests, cost, config, rate_per_s=rate, limit=limit,
         slo=slo if slo.exists else None, cost_words=cost_words,
     )  # fmt: skip
-    with _waiting("adding up"):
+    with waiting("adding up"):
         words = trace_report(found)
     typer.echo(words)
     if csv is not None:
-        with _waiting(f"writing {csv.name}"):
+        with waiting(f"writing {csv.name}"):
             found.to_frame().to_csv(csv, lineterminator="\n")
         typer.echo(f"One row a request: {csv}")
     if json is not None:
@@ -189,23 +179,6 @@ def simulate(
         text = json_format.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
         json.write_text(text + "\n", encoding="utf-8")
         typer.echo(f"The summary: {json}")
-
-
-def _cards(
-    gpu: str | None, model: str | None, n_gpus: int, precision: Precision
-) -> RooflineStepCost | None:
-    """Return the cost of a model on cards; None where none were named."""
-    from course.serving.pricing import RooflineStepCost
-
-    if (gpu is None) != (model is None):
-        lacking = "--model" if model is None else "--gpu"
-        raise ValueError(f"--gpu and --model belong together; add {lacking}")
-    if gpu is not None and model is not None:
-        return RooflineStepCost(model, gpu, n_gpus, precision.value)
-    for option, is_set in (("--n-gpus", n_gpus != 1), ("--precision", precision != "bf16")):
-        if is_set:
-            raise ValueError(f"{option} is of a card; add --gpu and --model")
-    return None
 
 
 def _cost(cards: RooflineStepCost | None, prices: dict[str, float | None]) -> tuple[StepCost, str]:
@@ -217,17 +190,7 @@ def _cost(cards: RooflineStepCost | None, prices: dict[str, float | None]) -> tu
         if given:
             option = f"--{next(iter(given)).replace('_', '-')}"
             raise ValueError(f"{option} and --gpu both set the cost; leave one of them out")
-        number = "one" if cards.n_gpus == 1 else str(cards.n_gpus)
-        words = (
-            f"{cards.model.name} in {cards.precision} on {number} {cards.gpu.name}, estimated from "
-            "data sheets alone: expect throughput within about 20 % on nine servers of ten, a "
-            "factor 2 or more on a few, and TPOT within about 25 %; two or three measured points "
-            "make it better"
-        )
-        if not cards.is_covered:
-            kind = "a mixture of experts" if cards.model.is_moe else "that many cards on such links"
-            words += f"; {kind} is outside even that"
-        return cards, words
+        return cards, trust_words(cards)
     if given:
         cost = replace(MADE_UP_COST, **given)
         return cost, f"your own prices, {_price_list(cost)}"
@@ -253,27 +216,3 @@ def _blocks(text: str, cards: RooflineStepCost | None, block_size: int) -> int |
         raise ValueError(
             f"--num-kv-blocks={text!r} is neither a whole number nor auto nor none"
         ) from None
-
-
-@contextmanager
-def _waiting(label: str) -> Iterator[None]:
-    """Show what is being done, and for how long, while the block takes longer than a second."""
-    from tqdm import tqdm
-
-    done = threading.Event()
-
-    def show() -> None:
-        if done.wait(1.0):
-            return
-        with tqdm(bar_format="{desc}: {elapsed}", desc=label, leave=False, disable=None) as bar:
-            bar.start_t = time.time() - 1.0
-            while not done.wait(0.5):
-                bar.refresh()
-
-    thread = threading.Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

@@ -249,7 +249,7 @@ class Workload:
         1
         """
         end = whole("requests", requests, low=0)
-        return self._rows(np.arange(min(end, len(self))))
+        return self.rows(np.arange(min(end, len(self))))
 
     def sent_at(self, rows: IntArray, arrival_s: FloatArray) -> Workload:
         """Return the requests `rows`, in that order, sent at other times.
@@ -257,9 +257,14 @@ class Workload:
         >>> Workload([0.0, 1.0], [5, 6], [1, 1]).sent_at(np.array([1]), [3.0]).prompt_tokens.item()
         6
         """
-        return self._rows(rows)._with(arrival_s=times("arrival_s", arrival_s))
+        return self.rows(rows)._with(arrival_s=times("arrival_s", arrival_s))
 
-    def _rows(self, rows: IntArray) -> Workload:
+    def rows(self, rows: IntArray) -> Workload:
+        """Return the requests `rows`, which rise, as a workload of their own.
+
+        >>> Workload([0.0, 1.0, 2.0], [5, 6, 7], [1, 1, 1]).rows(np.array([0, 2])).prompt_tokens
+        array([5, 7])
+        """
         columns: dict[str, Any] = {
             name: column[rows]
             for name, column in vars(self).items()

@@ -6,6 +6,8 @@ from course.serving.load.knees import Knee, Method, bare, find_knee, plateau_lev
 from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measured_sweeps
 from course.serving.load.planning import Plan, plan
 from course.serving.load.point import measure
+from course.serving.load.replica_report import ReplicaReport, promise
+from course.serving.load.replicas import Option, ReplicaPlan, plan_replicas
 from course.serving.load.rows import LoadRow, rows_of_points, rows_of_result, statistic_named
 from course.serving.load.sweeping import DrawnTraffic, Scenario, Sweep, sweep
 from course.serving.load.table import is_table, load_table
@@ -17,7 +19,10 @@ __all__ = [
     "LoadRow",
     "MeasuredSweep",
     "Method",
+    "Option",
     "Plan",
+    "ReplicaPlan",
+    "ReplicaReport",
     "Scenario",
     "Sweep",
     "bare",
@@ -30,7 +35,9 @@ __all__ = [
     "measure",
     "measured_sweeps",
     "plan",
+    "plan_replicas",
     "plateau_level",
+    "promise",
     "report",
     "rows_of_points",
     "rows_of_result",
