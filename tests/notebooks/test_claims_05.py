@@ -214,7 +214,7 @@ def test_the_limit_of_640(prose: str) -> None:
     text, _ = printed("limit-print")
     assert len(re.findall(r"limit \d+", text)) == 3
     low, same, grown = (ch05_limit.signs(*pair) for pair in ((512, 525), (640, 525), (640, 662)))
-    assert "It lowers it: the thirteen who waited" in prose
+    assert "the thirteen who waited" in prose
     assert same.p95_ttft_s < 0.5 * low.p95_ttft_s
     assert same.timed_out == pytest.approx(low.timed_out, abs=0.01)
     assert "3 % more raw tokens" in prose
@@ -320,3 +320,16 @@ def test_refused_requests_cost_nothing(prose: str) -> None:
     refused = run.attempts.status == Status.REJECTED
     assert refused.any()
     assert run.attempts.computed_tokens[refused].sum() == 0
+
+
+def test_three_layers_that_retry_three_times() -> None:
+    assert "4³ = 64 attempts a request" in prose_of(5)
+    assert (1 + 3) ** 3 == 64
+
+
+def test_a_bound_on_all_in_flight_is_seats_and_queue() -> None:
+    """vLLM's dial counts who runs too: the queue's bound alone would leave seats empty."""
+    assert (23 + scenes.SEATS, scenes.SEATS - 23) == (63, 17)
+    assert "For a queue of 23 behind 40 seats give it 63; with 23 it would leave 17 seats empty" in (
+        prose_of(5)
+    )

@@ -257,8 +257,13 @@ def test_the_provided_sweep(prose: str, tmp_path: Any) -> None:
     text = out.read_text(encoding="utf-8")
     (told,) = json.loads(text)["sweeps"]
     found = {knee["method"]: round(knee["load"], 1) for knee in told["knees"]}
-    assert "at 12.9 requests/s, by two straight pieces it is 14.5, and by the SLO 14.8" in prose
-    assert found == {"plateau": 12.9, "two_segments": 14.5, "slo": 14.8}
+    assert "Two straight pieces meet at 14.5 and the SLO's limit is passed at 14.8" in prose
+    assert "no run were more than 14.0 requests/s *completed*" in prose
+    assert found == {"plateau": 12.9, "two_segments": 14.0, "slo": 14.0}
+    assert round(max(rate for row in told["requests_per_s"] for rate in row), 1) == 14.0
+    sentences = {knee["method"]: knee["sentence"] for knee in told["knees"]}
+    assert "where they meet at 14.5 requests/s" in sentences["two_segments"]
+    assert "holds up to 14.8 requests/s" in sentences["slo"]
 
 
 def test_the_provided_sweep_is_the_engines(tmp_path: Any) -> None:

@@ -112,7 +112,8 @@ EXERCISE = function_exercise(
     "5.4",
     title="How long a queue?",
     question=(
-        "You bound the waiting queue (vLLM calls the dial `max_num_queued_reqs`): who finds it "
+        "You bound the waiting queue (those without a seat; vLLM's `max_num_queued_reqs` "
+        "would count the seats too): who finds it "
         "full is refused at once. How long may it be at most, so that the last one in it still "
         "gets the whole answer within the patience, even if it is one of the slower answers? "
         "The server is full, so a seat falls free whenever one of the running is done. You "
