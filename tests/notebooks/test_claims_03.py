@@ -13,6 +13,7 @@ from course.explore.steady import decode_step, steady_tpot_s
 from course.explore.steady import room as sequences_in_memory
 from course.serving import catalog
 from course.serving.pricing.linear import DEFAULTS, RooflineStepCost
+from course.explore.ch00.tension import measured
 from tests.notebooks.claims import prose_of
 
 pytestmark = pytest.mark.slow
@@ -133,7 +134,9 @@ def test_thirty_two_chats_on_one_card(prose: str) -> None:
     """One slows down, all speed up: by how much is the lesson's main figure."""
     chat = shown("batching", "Chat 8B on H100")
     alone_s, step_s = float(chat.alone.step_s[0]), chat.step_s
-    assert "a token every 7.6 ms" in prose
+    assert "a token every 7.6 ms in the model (7.0 ms were measured)" in prose
+    alone = measured((2048, 2048))
+    assert round(1e3 * float(alone.tpot_p95_s[alone.users == 1][0]), 1) == 7.0
     assert round(1e3 * alone_s, 1) == 7.6
     assert "It is 12.8 ms" in prose
     assert round(1e3 * step_s, 1) == 12.8

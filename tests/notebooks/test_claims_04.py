@@ -17,6 +17,7 @@ import pytest
 
 from course.exercises.ch04 import e4_prompt_tokens_in_step
 from course.exercises.ch04 import server as scene
+from course.explore.ch04 import requests_or_tokens as requests_or_tokens_module
 from course.explore.ch04.requests_or_tokens import counting_run, requests_or_tokens
 from course.serving import catalog
 from course.serving.pricing.linear import RooflineStepCost, StepFeatures
@@ -156,7 +157,7 @@ def storm_run(seats: int, fraction: float = 0.9, seed: int = 1) -> Run:
 
 def test_the_storm_is_of_an_overloaded_server(prose: str) -> None:
     """A reader must not believe that seats alone cure an overload."""
-    assert "2,000 output tokens a second are wanted, and with no number of seats does" in prose
+    assert "2,000 output tokens a second are wanted, and even in the middle of its run" in prose
     assert 5 * 400 == 2000
     for seats in (*range(8, 132, 4), 256):
         assert scene.try_seats(seats)["output tokens/s"] < 1500
@@ -411,3 +412,33 @@ def test_a_preemption_mode_moves_nothing_while_memory_is_free() -> None:
     assert free.preemptions.sum() == 0
     unlimited = chats_run()
     assert np.array_equal(free.first_token_s, unlimited.first_token_s)
+
+
+def test_what_the_small_card_writes_when_it_is_full() -> None:
+    """A mean over a run that begins and ends empty is no capacity."""
+    assert "even in the middle of its run, when all its memory is used, it writes 1,800 at most" in (
+        prose_of(4)
+    )
+    best = []
+    for seed in (1, 2, 3, 4):
+        work = scene.storm_work(seed)
+        config = EngineConfig(
+            56, scene.BUDGET, num_kv_blocks=scene.small_card().kv_blocks()
+        )
+        run = simulate(work, scene.small_card(), config, progress=False)
+        until_s = float(work.arrival_s[-1])
+        written = sum(
+            int(((at >= 25.0) & (at < until_s)).sum())
+            for at in (run.token_times(i) for i in range(len(work)))
+        )
+        best.append(written / (until_s - 25.0))
+    assert max(best) < 1850
+    assert np.mean(best) > 1500, "the mean over the whole run is a fifth below this"
+
+
+def test_documents_are_forty_chats_in_tokens() -> None:
+    assert "differ by a factor of more than forty in tokens" in prose_of(4)
+    work = requests_or_tokens_module.traffic(requests_or_tokens_module.RequestsOrTokensParameters())
+    tokens = work.prompt_tokens + work.output_tokens
+    document = work.prompt_tokens == requests_or_tokens_module.DOCUMENT_TOKENS
+    assert 40 < tokens[document].mean() / tokens[~document].mean() < 50

@@ -48,10 +48,26 @@ def mean_for_percentile(scheduled_s, sent_s, finished_s, timeout_s):
     return float(np.mean(felt_s))
 
 
+def late_and_then_the_whole_patience(scheduled_s, sent_s, finished_s, timeout_s):
+    """As if the patience began at the sending."""
+    unanswered_s = sent_s - scheduled_s + timeout_s
+    felt_s = np.where(np.isnan(finished_s), unanswered_s, finished_s - scheduled_s)
+    return float(np.percentile(felt_s, 99))
+
+
+def who_left_waits_forever(scheduled_s, sent_s, finished_s, timeout_s):
+    """No answer, so no end."""
+    felt_s = np.where(np.isnan(finished_s), 1e9, finished_s - scheduled_s)
+    return float(np.percentile(felt_s, 99))
+
+
 def _load_tests(rng: np.random.Generator) -> list[dict[str, Any]]:
-    """A generator with few workers against a server that twice stands still for seconds."""
+    """A generator with few workers against a server that twice stands still for seconds.
+
+    In two of them so few give up that the P99 is of an answer; in two it is of who gave up.
+    """
     tests = []
-    for servers in (4, 8, 2, 6):
+    for servers, answered in ((4, 99.4), (8, 98.5), (2, 99.4), (6, 98.5)):
         count = 4_000
         rate_per_s = float(rng.integers(15, 41))
         scheduled_s = np.arange(count) / rate_per_s
@@ -62,7 +78,7 @@ def _load_tests(rng: np.random.Generator) -> list[dict[str, Any]]:
         run = queueing.simulate_load_generator(
             scheduled_s, service_s, workers=servers + 2, servers=servers
         )
-        timeout_s = round(float(np.percentile(run.scheduled_response_s, 99.4)), 2)
+        timeout_s = round(float(np.percentile(run.scheduled_response_s, answered)), 2)
         gave_up = run.scheduled_response_s > timeout_s
         tests.append(
             {
@@ -99,6 +115,14 @@ EXERCISE = function_exercise(
         answered_only: (
             "You leave out the requests without an answer, which are the slowest of all. Each "
             "cost its user timeout_s."
+        ),
+        late_and_then_the_whole_patience: (
+            "You let the patience of who got no answer begin at the sending. It began when the "
+            "request was due: the user left timeout_s after that."
+        ),
+        who_left_waits_forever: (
+            "You let who got no answer wait for ever. The user left after timeout_s: that is "
+            "how long they waited."
         ),
         percentiles_add_up: (
             "You add the P99 of the delay to the P99 of the response. The slow ones of the "

@@ -80,6 +80,13 @@ def empty_places_counted(batch, output_tokens):
     return float(1 - (output_tokens - 1).sum() / slots)
 
 
+def one_batch_after_the_other(batch, output_tokens):
+    """By where a batch's number changes, as if the log were sorted by it."""
+    starts = np.flatnonzero(np.diff(batch)) + 1
+    slots = sum(part.size * (part.max() - 1) for part in np.split(output_tokens, starts))
+    return float(1 - (output_tokens - 1).sum() / slots)
+
+
 class StaticRun(dict[str, Any]):
     """A case's inputs, and behind them the requests and the price of the steps that made them."""
 
@@ -102,7 +109,11 @@ def _static_runs(rng: np.random.Generator) -> list[StaticRun]:
         )
         run = simulate(work, cost, config, progress=False)
         assert run.batch is not None
-        case = StaticRun(batch=run.batch.astype(np.int64), output_tokens=work.output_tokens.copy())
+        # a log is written as answers end, not batch by batch
+        ended = rng.permutation(requests)
+        case = StaticRun(
+            batch=run.batch.astype(np.int64)[ended], output_tokens=work.output_tokens[ended]
+        )
         case.work, case.cost, case.seats, case.static_s = work, cost, seats, run.end_s
         cases.append(case)
     return cases
@@ -168,6 +179,10 @@ EXERCISE = function_exercise(
             "You give every batch as many slots as the fullest one. In the last batch some "
             "places were never taken; a slot is wasted here only if somebody sat in it: "
             "count the members."
+        ),
+        one_batch_after_the_other: (
+            "You take neighbours in the log for a batch. The log is in no order; `batch` says who "
+            "ran together: batch == number."
         ),
         steps_for_slots: (
             "You count steps in which anybody was over. In such a step the others still work: "

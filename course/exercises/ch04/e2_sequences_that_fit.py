@@ -73,8 +73,16 @@ def weights_forgotten(model, memory_bytes, memory_fraction, context_tokens, bloc
     return int(blocks // math.ceil(context_tokens / block_size))
 
 
+def always_one_block_more(model, memory_bytes, memory_fraction, context_tokens, block_size):
+    """The full blocks and one, also where the last one is full."""
+    token_bytes = 2 * model["layers"] * model["kv_heads"] * model["head_dim"] * 2
+    free_bytes = memory_bytes * memory_fraction - 2 * model["parameters"] - 2 * 1024**3
+    blocks = free_bytes // (block_size * token_bytes)
+    return int(blocks // (context_tokens // block_size + 1))
+
+
 def _cards(rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Models and cards that go together, and contexts that do not end with a full block."""
+    """Models and cards that go together; all contexts but one do not end with a full block."""
     pairs = (
         ("Llama-3.1-8B", "RTX-4090", 0.9),
         ("Qwen3-8B", "H100-80GB-SXM", 0.85),
@@ -85,7 +93,9 @@ def _cards(rng: np.random.Generator) -> list[dict[str, Any]]:
     for name, card, fraction in pairs:
         shape = catalog.model(name)
         block_size = int(rng.choice([16, 32, 64]))
-        context = block_size * int(rng.integers(2, 6)) + int(rng.integers(1, block_size // 2))
+        context = block_size * int(rng.integers(2, 6))
+        if name != "Mistral-7B":
+            context += int(rng.integers(1, block_size // 2))
         cases.append(
             {
                 "model": {
@@ -179,6 +189,10 @@ EXERCISE = function_exercise(
         weights_forgotten: (
             "You give the whole fraction to the cache. The weights are in it as well: two "
             "bytes for each parameter, and 2 GiB of working memory."
+        ),
+        always_one_block_more: (
+            "You take one block more than are full. Where the context ends with its last block, "
+            "there is no further one: round up, math.ceil(context_tokens / block_size)."
         ),
     },
     hints=(

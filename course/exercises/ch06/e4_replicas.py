@@ -63,6 +63,11 @@ def rounds_at_each_step(demand_per_s, growth, burst, failures, knee_per_s, knee_
     return math.ceil(burst * math.ceil(growth * today)) + failures
 
 
+def one_more_for_the_rest(demand_per_s, growth, burst, failures, knee_per_s, knee_low_per_s):
+    """Whole replicas, and one for what is left over, also where nothing is."""
+    return int(demand_per_s * growth * burst // knee_low_per_s) + 1 + failures
+
+
 class FleetCase(dict[str, Any]):
     """A case's inputs, and behind them the sweep of the replica."""
 
@@ -78,6 +83,7 @@ _WRONG_PLANS = (
     rounds_to_nearest,
     adds_growth_and_burst,
     rounds_at_each_step,
+    one_more_for_the_rest,
 )
 
 
@@ -110,6 +116,13 @@ def _plans(rng: np.random.Generator) -> list[FleetCase]:
             )
             case.swept = swept
             cases.append(case)
+        # a peak of just eight replicas' worth, in numbers that no rounding touches
+        even = FleetCase(
+            demand_per_s=40.0, growth=1.25, burst=2.0, failures=1,
+            knee_per_s=13.5, knee_low_per_s=12.5,
+        )  # fmt: skip
+        even.swept = swept
+        cases.append(even)
         answers = {tuple(f(**case) for case in cases) for f in (replicas, *_WRONG_PLANS)}
         if len(answers) == len(_WRONG_PLANS) + 1:
             return cases
@@ -168,6 +181,10 @@ EXERCISE = function_exercise(
         rounds_at_each_step: (
             "You round up after each factor, and buy replicas for the rounding. Multiply "
             "first, round once."
+        ),
+        one_more_for_the_rest: (
+            "You add one for what is left over, also where nothing is left: a peak of 100 on "
+            "replicas that hold 12.5 takes 8. Round up only what is not whole: math.ceil."
         ),
     },
     hints=(

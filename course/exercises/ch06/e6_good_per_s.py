@@ -17,7 +17,7 @@ from course.exercises.values import Number, plain
 from course.serving.engine import EngineConfig, simulate
 from course.serving.pricing import LinearStepCost
 from course.serving.results import load_result, write_vllm
-from course.serving.workload import Lognormal, Poisson, draw
+from course.serving.workload import Lognormal, Poisson, Workload, draw
 
 
 def good_per_s(path: str, ttft_limit_s: float, tpot_limit_s: float) -> float:
@@ -113,6 +113,20 @@ def as_if_independent(path, ttft_limit_s, tpot_limit_s):
     return float(ttft / done * (tpot / done) * done / record["duration"])
 
 
+def without_gaps_left_out(path, ttft_limit_s, tpot_limit_s):
+    """Who has no gap has no TPOT, and is not counted."""
+    import json
+
+    with open(path, encoding="utf-8") as file:
+        record = json.load(file)
+    good = 0
+    rows = zip(record["ttfts"], record["itls"], record["errors"], strict=True)
+    for ttft_s, gaps_s, error in rows:
+        if not error and gaps_s and ttft_s <= ttft_limit_s:
+            good += sum(gaps_s) / len(gaps_s) <= tpot_limit_s
+    return good / record["duration"]
+
+
 @lru_cache(maxsize=1)
 def _folder() -> Path:
     """A folder for the files of the checks; removed when the process ends."""
@@ -128,6 +142,10 @@ def _files(rng: np.random.Generator) -> list[dict[str, Any]]:
     lengths = Lognormal.of_mean(400, 0.7), Lognormal.of_mean(20, 0.7)
     for number, (rate, share) in enumerate(((11.0, 0.8), (14.5, 0.3), (16.5, 0.8))):
         work = draw(300, Poisson(rate), *lengths, seed=rng)
+        # one answer in ten is a single token: yes or no
+        short = work.output_tokens.copy()
+        short[::10] = 1
+        work = Workload(work.arrival_s, work.prompt_tokens, short)
         run = simulate(work, cost, EngineConfig(12, 2048), progress=False)
         path = write_vllm(run, _folder() / f"run-{number}.json")
         record = _hung_up(json.loads(path.read_text(encoding="utf-8")))
@@ -207,6 +225,10 @@ EXERCISE = function_exercise(
         seconds_taken_for_milliseconds: (
             "The lists are in seconds already (only the statistics whose names end in _ms are "
             "not). Divided by 1000 everybody is inside."
+        ),
+        without_gaps_left_out: (
+            "You leave out the answers without a gap. One token is a whole answer: it has no TPOT, "
+            "and so it keeps that limit."
         ),
         as_if_independent: (
             "You multiply two shares, as if a late first token said nothing about the gaps. "
