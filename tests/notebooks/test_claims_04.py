@@ -24,6 +24,7 @@ from course.serving.pricing.linear import RooflineStepCost, StepFeatures
 from course.serving.engine import EngineConfig, Run, simulate, simulate_service
 from course.serving.workload import Workload
 from course.serving.pricing.roofline import RESERVE_BYTES
+from course.serving.scenes import long_prompts
 from course.serving.workload import Lognormal, Poisson, draw
 from tests.notebooks.claims import prose_of
 
@@ -442,3 +443,14 @@ def test_documents_are_forty_chats_in_tokens() -> None:
     tokens = work.prompt_tokens + work.output_tokens
     document = work.prompt_tokens == requests_or_tokens_module.DOCUMENT_TOKENS
     assert 40 < tokens[document].mean() / tokens[~document].mean() < 50
+
+
+def test_a_cap_on_chunks_alone_is_half_a_remedy() -> None:
+    """Credited to the cap alone, a reader would set one dial and wonder."""
+    assert "| chunks of 512 for long prompts, no more | 0.30 s | 2.24 s | the documents |" in (
+        prose_of(4)
+    )
+    work = long_prompts.chats_and_documents(20.0, 3)
+    capped = long_prompts.treat(long_prompts.OWN_QUEUE, work, long_prompts.Dials(at_once=None))
+    assert round(float(np.quantile(capped.short_ttft_s, 0.99)), 2) == 0.30
+    assert round(float(capped.long_ttft_s.max()), 2) == 2.24
