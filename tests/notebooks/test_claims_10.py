@@ -171,8 +171,9 @@ def test_what_a_prediction_is_worth(prose: str) -> None:
 
 
 def test_curves_lie_apart_by_bandwidths_then_by_peaks(prose: str) -> None:
-    assert "apart by the ratio of the **bandwidths**" in prose
-    assert "by that of the **peaks**" in prose
+    assert "apart by nearly the ratio of the **bandwidths**" in prose
+    assert "120 times, where the bandwidths differ 156 times" in prose
+    assert "the ratio of the **peaks**, 1,111, and stay below it while caches are read: 370" in prose
     low = recorded(fit_carried, "One reader", context_tokens=128)
     fit = fit_record(recorded_run(), "bf16")
     cost = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
@@ -180,10 +181,14 @@ def test_curves_lie_apart_by_bandwidths_then_by_peaks(prose: str) -> None:
     bandwidths = reached / fit.dense.bandwidth_bytes_per_s
     # overhead and launches have a share in the card's step, none to speak of in the slow machine's
     assert low.times == pytest.approx(bandwidths, rel=0.3)
+    assert round(bandwidths) == 156
+    assert round(recorded(fit_carried, "One reader").times, -1) == 120
     peak = cost.constants.mfu_bf16 * cost.gpu.peak_bf16_flop_per_s
     peaks = peak / fit.dense.peak_flop_per_s
     high = recorded(fit_carried, "One reader", context_tokens=128, batch=1024)
     assert high.times == pytest.approx(peaks, rel=0.3)
+    assert peaks == pytest.approx(1111, rel=0.002)
+    assert round(recorded(fit_carried, "One reader", batch=256).times, -1) == 370
 
 
 def test_the_hoarder_has_fewer_weights_and_four_times_the_cache(prose: str) -> None:
