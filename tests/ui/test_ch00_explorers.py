@@ -190,3 +190,12 @@ def test_prose_about_one_request_is_what_the_picture_shows() -> None:
     assert round(1e3 * r.tpot_s, 1) == 7.4
     assert "three hundred times as expensive" in prose()
     assert r.tpot_s / (r.ttft_s / 2000) == pytest.approx(300, rel=0.06)
+
+
+def test_fifty_share_a_step_of_five_thirds() -> None:
+    """Fifty answers behind a page each: the weights are read once, the caches fifty times."""
+    assert "one and two thirds as long as one for a single person" in prose()
+    cost = RooflineStepCost("Llama-3.1-8B", "H100-80GB-SXM")
+    context = 2000 + 30
+    fifty, one = (cost.step_seconds(StepFeatures(0, 0, n, n * context)) for n in (50, 1))
+    assert fifty / one == pytest.approx(5 / 3, abs=0.05)

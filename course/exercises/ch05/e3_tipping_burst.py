@@ -77,8 +77,8 @@ EXERCISE = value_exercise(
     question=(
         "The notebook's server completes 11.5 requests/s. The usual load is 8.5/s, in a "
         "burst it is twice that, 17/s. Clients wait 10 s for the whole answer, which itself "
-        "takes about 4 s once all seats are taken; then they try again, up to three times in "
-        "all, and the server does not notice that they left. How short a burst is enough for "
+        "takes 3.5 s on average once all seats are taken; then they try again, up to three times "
+        "in all, and the server does not notice that they left. How short a burst is enough for "
         "the server to *stay* down after it? First reckon: how fast does the queue grow during "
         "the burst, and how long may it get before everybody is late? Then try lengths in the "
         "engine: `run = serve(rush(burst_s, seed=1))`, then `run.goodput_per_s(PROMISE, "
