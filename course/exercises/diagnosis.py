@@ -113,8 +113,12 @@ def _side(differences: Sequence[float]) -> str | None:
         return None
     if all(difference > 0 for difference in wrong):
         return (
-            "Your values are never below the expected ones and often above: what is counted twice?"
+            "Your values are never below the expected ones and often above: is something counted "
+            "twice, or left out that would make them smaller?"
         )
     if all(difference < 0 for difference in wrong):
-        return "Your values are never above the expected ones and often below: what is left out?"
+        return (
+            "Your values are never above the expected ones and often below: is something left out, "
+            "or taken off twice?"
+        )
     return None

@@ -132,7 +132,7 @@ EXERCISE = function_exercise(
             "just as it is served: all that work is wasted. Take the answer's own time off."
         ),
         mean_answer_for_the_slow: (
-            "You leave room for an *average* answer. A fifth or so of those let in need more "
+            "You leave room for an *average* answer. A quarter or so of those let in need more "
             "than that and are lost; the question asks for room for the slower ones."
         ),
         below_zero: (
@@ -144,8 +144,8 @@ EXERCISE = function_exercise(
             "every answer_s/seats seconds."
         ),
         seats_counted_too: (
-            "You count those in the seats as well. The limit is on those who *wait*; the "
-            "running are in the pace already."
+            "You count those in the seats as well. That is the value for vLLM's "
+            "max_num_queued_reqs, which counts all in flight; asked are those who *wait*."
         ),
         slow_pace_for_all: (
             "You let the queue move as if every answer were a slow one. The queue moves at the "
