@@ -12,6 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from course.cli import app
 from course.commands._server import waiting
 from course.commands.simulate import simulate
 
@@ -304,3 +305,20 @@ def test_what_the_error_says_would_fit_can_be_asked_for(trace: Path) -> None:
     assert "Llama-3.1-70B in fp8 on one H100-80GB-SXM" in text
     over_pcie = ("--trace", trace, "--gpu", "L40S", "--model", "Llama-3.1-70B", "--n-gpus", "4")
     assert "that many cards on such links is outside even that" in words(run(*over_pcie))
+
+
+def test_what_no_number_of_replicas_mends_is_said(tmp_path: Path) -> None:
+    """One prompt in ten takes longer by itself than was promised: more servers are no cure."""
+    rows = [f"{n * 2.0},{60_000 if n % 10 == 0 else 100},5" for n in range(200)]
+    path = tmp_path / "long.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + "\n".join(rows), encoding="utf-8")
+    card = ("--gpu", "H100-80GB-SXM", "--model", "Llama-3.1-8B")
+    asked = ("simulate", "--trace", str(path), *card, "--slo-ttft", "1", "--slo-quantile")
+    hard = CliRunner().invoke(app, [*asked, "0.95"]).output
+    assert "Even in an empty server 10\u00a0% break the TTFT limit" in hard
+    assert "the SLO cannot be had here: at most 90\u00a0% of the requests can keep it" in hard
+    easy = CliRunner().invoke(app, [*asked, "0.9"]).output
+    assert "no number of replicas mends that." in easy
+    assert "cannot be had" not in easy
+    none = CliRunner().invoke(app, [*asked[:-3], "60", "--slo-quantile", "0.9"]).output
+    assert "Even in an empty server" not in none

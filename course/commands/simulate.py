@@ -15,6 +15,7 @@ from course.commands._targets import check_sources, check_targets
 
 if TYPE_CHECKING:
     from course.serving.pricing import LinearStepCost, RooflineStepCost, StepCost
+    from course.serving.traces import TraceRun
 
 
 class Order(StrEnum):
@@ -170,15 +171,44 @@ def simulate(
     with waiting("adding up"):
         words = trace_report(found)
     typer.echo(words)
+    hopeless = _out_of_reach(found)
+    if hopeless:
+        typer.echo(f"! {hopeless}")
     if csv is not None:
         with waiting(f"writing {csv.name}"):
             found.to_frame().to_csv(csv, lineterminator="\n")
         typer.echo(f"One row a request: {csv}")
     if json is not None:
-        summary = {**found.as_dict(), "notes": list(trace_notes(found))}
+        notes = [*trace_notes(found), *([hopeless] if hopeless else [])]
+        summary = {**found.as_dict(), "notes": notes}
         text = json_format.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
         json.write_text(text + "\n", encoding="utf-8")
         typer.echo(f"The summary: {json}")
+
+
+def _out_of_reach(found: TraceRun) -> str:
+    """What no number of replicas can keep; "" where each request keeps the SLO by itself."""
+    from course.serving.load import in_an_empty_server
+    from course.words import percent
+
+    slo, run = found.slo, found.run
+    if slo is None or not len(run):
+        return ""
+    broken, kept = in_an_empty_server(run.work, run.cost, [run.config], slo)
+    parts = [
+        f"{percent(round(share, 3))} break the {name} limit"
+        for name, share in broken.items()
+        if share > 0 and name != "refused"
+    ]
+    if not parts:
+        return ""
+    words = f"Even in an empty server {' and '.join(parts)}: no number of replicas mends that"
+    if kept < slo.quantile:
+        words += (
+            f", so the SLO cannot be had here: at most {percent(round(kept, 3))} of the requests "
+            f"can keep it, {percent(slo.quantile)} have to"
+        )
+    return words + "."
 
 
 def _cost(cards: RooflineStepCost | None, prices: dict[str, float | None]) -> tuple[StepCost, str]:

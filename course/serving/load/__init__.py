@@ -7,7 +7,7 @@ from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measur
 from course.serving.load.planning import Plan, plan
 from course.serving.load.point import measure
 from course.serving.load.replica_report import ReplicaReport, promise
-from course.serving.load.replicas import Option, ReplicaPlan, plan_replicas
+from course.serving.load.replicas import Option, ReplicaPlan, in_an_empty_server, plan_replicas
 from course.serving.load.rows import LoadRow, rows_of_points, rows_of_result, statistic_named
 from course.serving.load.sweeping import DrawnTraffic, Scenario, Sweep, sweep
 from course.serving.load.table import is_table, load_table
@@ -30,6 +30,7 @@ __all__ = [
     "catalogue_sweeps",
     "find_knee",
     "gathered",
+    "in_an_empty_server",
     "is_table",
     "load_table",
     "measure",

@@ -149,7 +149,7 @@ def plan_replicas(
     >>> work = draw(2000, Poisson(60.0), Fixed(100), Fixed(50), seed=0)
     >>> found = plan_replicas(work, LinearStepCost(0.02), [EngineConfig(16)], SLO(0.5, 0.1))
     >>> found.best.replicas, found.cheaper.replicas, found.cheaper.breaks_first
-    (5, 4, 'TTFT')
+    (4, 3, 'TTFT')
     """
     if not slo.exists:
         raise ValueError("slo has no limit; give one, as SLO(ttft_s=1.0)")
@@ -163,7 +163,7 @@ def plan_replicas(
     known = list(configs)
     if not known:
         raise ValueError("configs is empty; give one, as [EngineConfig(max_num_seqs=128)]")
-    alone, alone_attainment = _alone(work, cost, known, slo)
+    broken_alone, alone_attainment = in_an_empty_server(work, cost, known, slo)
 
     def option(place: int, count: int) -> Option:
         if (place, count) not in tried:
@@ -188,7 +188,7 @@ def plan_replicas(
         duration_s=float(work.arrival_s[-1] - work.arrival_s[0]),
         slo=slo,
         options=options,
-        alone=alone,
+        alone=broken_alone,
         alone_attainment=alone_attainment,
         best=best,
         cheaper=max(fewer, key=lambda one: one.attainment, default=None),
@@ -217,10 +217,21 @@ def _fewest(option: Callable[[int], Option], share: float, most: int) -> None:
             low = middle
 
 
-def _alone(
+def in_an_empty_server(
     work: Workload, cost: StepCost, configs: Sequence[EngineConfig], slo: SLO
 ) -> tuple[dict[Limit, float], float]:
-    """What each request would get in an empty server, by the configuration that serves it best."""
+    """Return the shares of requests that break each limit alone, and of those that break none.
+
+    Each is served alone, by the configuration that serves it best: what is broken there no number
+    of replicas mends.
+
+    >>> from course.serving.pricing import LinearStepCost
+    >>> work = Workload([0.0, 0.1], [100, 90_000], [5, 5])
+    >>> cost, config = LinearStepCost(0.01, 5e-5), EngineConfig()
+    >>> broken, kept = in_an_empty_server(work, cost, [config], SLO(ttft_s=1.0))
+    >>> broken["TTFT"], kept
+    (0.5, 0.5)
+    """
     shape = np.unique(
         np.stack([work.prompt_tokens, work.output_tokens]), axis=1, return_inverse=True
     )
