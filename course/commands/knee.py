@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from course.commands._targets import check_sources, check_targets
+from course.commands._written import tell, write_json
 
 if TYPE_CHECKING:
     from course.serving.load import LoadRow
@@ -79,7 +79,7 @@ def knee(
         blocks.append("No SLO was given, so none was judged: add --slo-ttft, --slo-tpot …")
     typer.echo("\n\n".join(blocks))
     if json is not None:
-        _write_json(json, gathered(reports, said))
+        write_json(json, gathered(reports, said), "Everything as JSON")
     if svg is not None and reports:
         _write_svg(svg, reports)
     raise typer.Exit(not reports)
@@ -125,12 +125,6 @@ def _statistic(text: str) -> str:
         raise ValueError(f"--slo-stat={text!r} is not known; {wanted}") from None
 
 
-def _write_json(path: Path, value: Any) -> None:
-    text = json_format.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
-    _tell("Everything as JSON", path)
-
-
 def _write_svg(path: Path, reports: list[Any]) -> None:
     import matplotlib as mpl
 
@@ -142,10 +136,4 @@ def _write_svg(path: Path, reports: list[Any]) -> None:
         figure.savefig(
             path, format="svg", metadata={"Date": None, "Description": alt_text(reports)}
         )
-    _tell("The curves", path)
-
-
-def _tell(what: str, path: Path) -> None:
-    from course.serving.files import printable_path
-
-    typer.echo(f"{what}: {printable_path(str(path))}")
+    tell("The curves", path)

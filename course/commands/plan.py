@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ import typer
 
 from course.commands._server import Precision, cards_of, trust_words, waiting
 from course.commands._targets import check_sources, check_targets
+from course.commands._written import tell, write_json
 
 if TYPE_CHECKING:
     from course.serving.load import Option, ReplicaPlan, ReplicaReport
@@ -150,9 +150,7 @@ def plan(
     report = ReplicaReport(found, n_gpus, usd, tuple(notes))
     typer.echo(report.as_text())
     if json is not None:
-        text = json_format.dumps(report.as_dict(), indent=1, allow_nan=False, ensure_ascii=False)
-        json.write_text(text + "\n", encoding="utf-8")
-        _tell("Everything as JSON", json)
+        write_json(json, report.as_dict(), "Everything as JSON")
     if page is not None:
         _write_page(page, report, f"{model} on {n_gpus} × {gpu}, {trace.name}")
     raise typer.Exit(found.best is None)
@@ -246,10 +244,4 @@ def _write_page(path: Path, report: ReplicaReport, title: str) -> None:
         report.table(), picture, report.notes,
     )  # fmt: skip
     path.write_text(written.as_html(), encoding="utf-8")
-    _tell("A page to read", path)
-
-
-def _tell(what: str, path: Path) -> None:
-    from course.serving.files import printable_path
-
-    typer.echo(f"{what}: {printable_path(str(path))}")
+    tell("A page to read", path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_format
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from course.commands._server import Precision, cards_of, trust_words, waiting
 from course.commands._targets import check_sources, check_targets
+from course.commands._written import write_json
 
 if TYPE_CHECKING:
     from course.serving.pricing import LinearStepCost, RooflineStepCost, StepCost
@@ -181,9 +181,7 @@ def simulate(
     if json is not None:
         notes = [*trace_notes(found), *([hopeless] if hopeless else [])]
         summary = {**found.as_dict(), "notes": notes}
-        text = json_format.dumps(summary, indent=1, allow_nan=False, ensure_ascii=False)
-        json.write_text(text + "\n", encoding="utf-8")
-        typer.echo(f"The summary: {json}")
+        write_json(json, summary, "The summary")
 
 
 def _out_of_reach(found: TraceRun) -> str:
