@@ -299,3 +299,9 @@ def test_a_p99_needs_299_requests_as_the_courses_percentiles_say() -> None:
     assert round(1 - 0.99**6, 2) == 0.06
     assert round(0.99**50, 1) == 0.6
     assert round(0.99**100, 2) == 0.37
+
+
+def test_flags_with_underscores_are_read_as_vllm_reads_them() -> None:
+    dashed = "--num-prompts 640 --max-concurrency=64 --metric-percentiles 95"
+    scored = "--num_prompts 640 --max_concurrency=64 --metric_percentiles 95"
+    assert read_command(scored) == read_command(dashed)

@@ -72,7 +72,7 @@ def read_command(command: str) -> Bench:
 
     >>> read_command("--num-prompts 640 --percentile 95").sections
     ('95',)
-    >>> read_command("--max-concurrency 64").request_rate
+    >>> read_command("--max_concurrency 64").request_rate  # underscores are read as dashes
     inf
     """
     try:
@@ -81,7 +81,7 @@ def read_command(command: str) -> Bench:
         raise Unacceptable(f"The command cannot be read: {error}.") from None
     if words[:3] == ["vllm", "bench", "serve"]:
         words = words[3:]
-    given, unknown = _parser().parse_known_args(words)
+    given, unknown = _parser().parse_known_args([_dashed(word) for word in words])
     servers = [word for word in unknown if word.split("=")[0] in _SERVER_FLAGS]
     if unknown and not servers:
         raise Unacceptable(f"The tool refuses {unknown[0]!r}: use the flags of the table only.")
@@ -99,6 +99,12 @@ def read_command(command: str) -> Bench:
         _percentiles(given.metric_percentiles),
         servers[0].split("=")[0] if servers else "",
     )
+
+
+def _dashed(word: str) -> str:
+    """The word with dashes in its flag's name, as vLLM's own parser reads it."""
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value if word.startswith("--") else word
 
 
 def _percentiles(text: str) -> tuple[float, ...]:
