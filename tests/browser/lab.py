@@ -58,6 +58,17 @@ def open_curtain(shell: Any) -> None:
         shell.page.wait_for_timeout(300)
 
 
+def reset(shell: Any) -> None:
+    """Press Reset, wait until the curtain is closed again, and skip the guess."""
+    shell.get_by_role("button", name="Reset").click()
+    skip = shell.get_by_role("button", name="Skip the guess")
+    for _ in range(40):  # the kernel closes it, as soon as it comes to it
+        if skip.is_visible():
+            break
+        shell.page.wait_for_timeout(50)
+    open_curtain(shell)
+
+
 def open_dials(shell: Any) -> None:
     """Unfold the settings that are seldom moved."""
     more = shell.get_by_role("button", name="More settings")

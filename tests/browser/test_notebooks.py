@@ -15,6 +15,7 @@ from tests.browser.lab import (
     open_and_run_all,
     open_curtain,
     open_dials,
+    reset,
     shells,
     state,
 )
@@ -68,9 +69,7 @@ def move_every_slider(page: Any, shell: Any) -> None:
         assert changes(shell, lambda key=key: page.keyboard.press(key)) == (True, True), name
         if i < by_mouse:
             assert changes(shell, lambda handle=handle: drag(page, handle)) == (True, True), name
-        shell.get_by_role("button", name="Reset").click()
-        page.wait_for_timeout(150)
-        open_curtain(shell)
+        reset(shell)
 
 
 def drag(page: Any, handle: Any) -> None:
