@@ -17,8 +17,8 @@ TPOT_TOLERANCE = 0.05
 COLD_TOKENS_PER_TPOT = 600
 """Prompt tokens that even a fast card does not prefill in the time of one decode step."""
 
-SMALL_BATCH = 8
-"""Beyond so many requests in flight a step takes longer in proportion, with their prompts in it."""
+LONGEST_DECODE_S = 0.05
+"""A longer step has others' prompts in it and says nothing of how fast a card reads."""
 
 ABOVE = 1.05
 """A TTFT by more than this factor above the E2E is no rounding."""
@@ -221,10 +221,7 @@ def _cached(run: BenchmarkRun) -> Iterator[Finding]:
     prompt = s.prompt_tokens_mean
     if not ttft_s or not pace_s or prompt is None or prompt < COLD_TOKENS_PER_TPOT:
         return
-    inside = s.max_concurrency or s.concurrency or 1.0
-    if s.requests_per_s and s.e2e.mean_s:
-        inside = s.requests_per_s * s.e2e.mean_s
-    if ttft_s < pace_s * prompt / (COLD_TOKENS_PER_TPOT * max(1.0, inside / SMALL_BATCH)):
+    if ttft_s < min(pace_s, LONGEST_DECODE_S) * prompt / COLD_TOKENS_PER_TPOT:
         yield Finding(
             "cached",
             f"a TTFT of {seconds(ttft_s)} for {prompt:,.0f} prompt tokens, beside "
