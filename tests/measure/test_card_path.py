@@ -108,6 +108,7 @@ def test_every_bench_of_a_card_is_walked_through(disguised: Disguised) -> None:
     assert disguised.asked.count("empty_cache") >= 14
 
 
+@pytest.mark.deep
 def test_a_step_that_cannot_be_recorded_leaves_the_eager_one(
     disguised: Disguised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
