@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 
 def seconds(value: float) -> str:
@@ -52,6 +53,19 @@ def percent(share: float) -> str:
 
 
 _ENDS = re.compile(r"(?<=[.!?;])\s+(?=\S)")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table's rows as lines, each column as wide as its widest cell, to the right.
+
+    >>> aligned([["users", "TTFT"], ["8", "40 ms"]])
+    ['users   TTFT', '    8  40 ms']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
 
 
 def lead_and_rest(words: str, most: int = 30) -> tuple[str, str]:

@@ -7,7 +7,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 if TYPE_CHECKING:
     from course.serving.pricing import RooflineStepCost
@@ -18,6 +21,27 @@ class Precision(StrEnum):
 
     bf16 = "bf16"
     fp8 = "fp8"
+
+
+LOAD = "The load"
+"""The panel of options that say who comes."""
+
+TraceFile = Annotated[
+    Path,
+    typer.Option(
+        help="A trace: Azure, BurstGPT, Mooncake, ServeGen or any CSV with arrival_s, "
+        "prompt_tokens, output_tokens",
+        rich_help_panel=LOAD,
+    ),
+]
+FirstRequests = Annotated[
+    int | None, typer.Option(help="Only the first so many requests", rich_help_panel=LOAD)
+]
+
+
+def limit_option(metric: str, panel: str) -> Any:
+    """Return the option for a limit of the SLO, in a command's own panel."""
+    return typer.Option(help=f"{metric} limit, seconds", rich_help_panel=panel)
 
 
 def cards_of(

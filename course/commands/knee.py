@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from course.commands._server import limit_option
 from course.commands._targets import check_sources, check_targets
 from course.commands._written import tell, write_json
 
@@ -26,18 +27,10 @@ def knee(
             "inference-perf, InferenceX; or tables separated by commas with a line a load"
         ),
     ],
-    slo_ttft: Annotated[
-        float | None, typer.Option(help="TTFT limit, seconds", rich_help_panel=_SLO)
-    ] = None,
-    slo_tpot: Annotated[
-        float | None, typer.Option(help="TPOT limit, seconds", rich_help_panel=_SLO)
-    ] = None,
-    slo_itl: Annotated[
-        float | None, typer.Option(help="ITL limit, seconds", rich_help_panel=_SLO)
-    ] = None,
-    slo_e2e: Annotated[
-        float | None, typer.Option(help="E2E limit, seconds", rich_help_panel=_SLO)
-    ] = None,
+    slo_ttft: Annotated[float | None, limit_option("TTFT", _SLO)] = None,
+    slo_tpot: Annotated[float | None, limit_option("TPOT", _SLO)] = None,
+    slo_itl: Annotated[float | None, limit_option("ITL", _SLO)] = None,
+    slo_e2e: Annotated[float | None, limit_option("E2E", _SLO)] = None,
     slo_stat: Annotated[
         str,
         typer.Option(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course.commands._server import Precision, cards_of, trust_words, waiting
+from course.commands._server import (
+    LOAD,
+    FirstRequests,
+    Precision,
+    TraceFile,
+    cards_of,
+    limit_option,
+    trust_words,
+    waiting,
+)
 from course.commands._targets import check_sources, check_targets
 from course.commands._written import tell, write_json
 
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
     from course.serving.requests import SLO
     from course.serving.workload import Workload
 
-_LOAD, _SERVER = "The load", "The servers"
+_SERVER = "The servers"
 _SLO, _OUT = "What is promised", "What comes out"
 
 
@@ -30,26 +39,17 @@ class RouterName(StrEnum):
 
 
 def plan(
-    trace: Annotated[
-        Path,
-        typer.Option(
-            help="A trace: Azure, BurstGPT, Mooncake, ServeGen or any CSV with arrival_s, "
-            "prompt_tokens, output_tokens",
-            rich_help_panel=_LOAD,
-        ),
-    ],
+    trace: TraceFile,
     gpu: Annotated[str, typer.Option(help="A card of the catalogue", rich_help_panel=_SERVER)],
     model: Annotated[str, typer.Option(help="A model of the catalogue", rich_help_panel=_SERVER)],
     rate: Annotated[
         float | None,
         typer.Option(
             help="Rescale to so many requests a second in all (bursts are stretched with it)",
-            rich_help_panel=_LOAD,
+            rich_help_panel=LOAD,
         ),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first so many requests", rich_help_panel=_LOAD)
-    ] = None,
+    limit: FirstRequests = None,
     n_gpus: Annotated[
         int, typer.Option(help="Cards a replica (tensor parallel)", rich_help_panel=_SERVER)
     ] = 1,
@@ -86,15 +86,9 @@ def plan(
             rich_help_panel=_SERVER,
         ),
     ] = None,
-    slo_ttft: Annotated[
-        float | None, typer.Option(help="TTFT limit, seconds", rich_help_panel=_SLO)
-    ] = None,
-    slo_tpot: Annotated[
-        float | None, typer.Option(help="TPOT limit, seconds", rich_help_panel=_SLO)
-    ] = None,
-    slo_e2e: Annotated[
-        float | None, typer.Option(help="E2E limit, seconds", rich_help_panel=_SLO)
-    ] = None,
+    slo_ttft: Annotated[float | None, limit_option("TTFT", _SLO)] = None,
+    slo_tpot: Annotated[float | None, limit_option("TPOT", _SLO)] = None,
+    slo_e2e: Annotated[float | None, limit_option("E2E", _SLO)] = None,
     slo_quantile: Annotated[
         float,
         typer.Option(help="Share of the requests that keeps every limit", rich_help_panel=_SLO),

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from course.commands._server import Precision, cards_of, trust_words, waiting
+from course.commands._server import (
+    LOAD,
+    FirstRequests,
+    Precision,
+    TraceFile,
+    cards_of,
+    limit_option,
+    trust_words,
+    waiting,
+)
 from course.commands._targets import check_sources, check_targets
 from course.commands._written import write_json
 
@@ -27,26 +36,16 @@ class Order(StrEnum):
 
 _COST = "What a step costs"
 _ENGINE = "The engine"
-_LOAD = "The load"
 _OUT = "What comes out"
 
 
 def simulate(
-    trace: Annotated[
-        Path,
-        typer.Option(
-            help="A trace: Azure, BurstGPT, Mooncake, ServeGen or any CSV with arrival_s, "
-            "prompt_tokens, output_tokens",
-            rich_help_panel=_LOAD,
-        ),
-    ],
+    trace: TraceFile,
     rate: Annotated[
         float | None,
-        typer.Option(help="Rescale to so many requests a second", rich_help_panel=_LOAD),
+        typer.Option(help="Rescale to so many requests a second", rich_help_panel=LOAD),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option(help="Only the first so many requests", rich_help_panel=_LOAD)
-    ] = None,
+    limit: FirstRequests = None,
     gpu: Annotated[
         str | None,
         typer.Option(help="A card of the catalogue, with --model", rich_help_panel=_COST),
@@ -115,12 +114,8 @@ def simulate(
     order: Annotated[
         Order, typer.Option(help="Of the waiting queue", rich_help_panel=_ENGINE)
     ] = Order.fcfs,
-    slo_ttft: Annotated[
-        float | None, typer.Option(help="TTFT limit, seconds", rich_help_panel=_OUT)
-    ] = None,
-    slo_tpot: Annotated[
-        float | None, typer.Option(help="TPOT limit, seconds", rich_help_panel=_OUT)
-    ] = None,
+    slo_ttft: Annotated[float | None, limit_option("TTFT", _OUT)] = None,
+    slo_tpot: Annotated[float | None, limit_option("TPOT", _OUT)] = None,
     slo_quantile: Annotated[
         float, typer.Option(help="Share that has to meet the limits", rich_help_panel=_OUT)
     ] = 0.99,
@@ -170,8 +165,8 @@ def simulate(
     )  # fmt: skip
     with waiting("adding up"):
         words = trace_report(found)
+        hopeless = _out_of_reach(found)
     typer.echo(words)
-    hopeless = _out_of_reach(found)
     if hopeless:
         typer.echo(f"! {hopeless}")
     if csv is not None:
@@ -186,21 +181,18 @@ def simulate(
 
 def _out_of_reach(found: TraceRun) -> str:
     """What no number of replicas can keep; "" where each request keeps the SLO by itself."""
-    from course.serving.load import in_an_empty_server
+    from course.serving.load import broken_words, in_an_empty_server
     from course.words import percent
 
     slo, run = found.slo, found.run
     if slo is None or not len(run):
         return ""
     broken, kept = in_an_empty_server(run.work, run.cost, [run.config], slo)
-    parts = [
-        f"{percent(round(share, 3))} break the {name} limit"
-        for name, share in broken.items()
-        if share > 0 and name != "refused"
-    ]
-    if not parts:
+    # who is refused is told above, with the limit that it exceeds
+    told = broken_words({name: share for name, share in broken.items() if name != "refused"})
+    if not told:
         return ""
-    words = f"Even in an empty server {' and '.join(parts)}: no number of replicas mends that"
+    words = f"Even in an empty server {told}: no number of replicas mends that"
     if kept < slo.quantile:
         words += (
             f", so the SLO cannot be had here: at most {percent(round(kept, 3))} of the requests "

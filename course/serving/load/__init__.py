@@ -6,7 +6,7 @@ from course.serving.load.knees import Knee, Method, bare, find_knee, plateau_lev
 from course.serving.load.measured import MeasuredSweep, catalogue_sweeps, measured_sweeps
 from course.serving.load.planning import Plan, plan
 from course.serving.load.point import measure
-from course.serving.load.replica_report import ReplicaReport, promise
+from course.serving.load.replica_report import ReplicaReport, broken_words, promise
 from course.serving.load.replicas import Option, ReplicaPlan, in_an_empty_server, plan_replicas
 from course.serving.load.rows import LoadRow, rows_of_points, rows_of_result, statistic_named
 from course.serving.load.sweeping import DrawnTraffic, Scenario, Sweep, sweep
@@ -27,6 +27,7 @@ __all__ = [
     "Sweep",
     "bare",
     "broken_stick",
+    "broken_words",
     "catalogue_sweeps",
     "find_knee",
     "gathered",

@@ -13,7 +13,7 @@ from course.serving._arguments import FloatArray
 from course.serving.load.knees import Knee, bare
 from course.serving.load.measured import MeasuredSweep
 from course.serving.load.rows import quantile_of, statistic_named
-from course.words import rounded, seconds
+from course.words import aligned, rounded, seconds
 
 TAILS, MIDDLES = ("P99", "P95", "P90"), ("mean", "median")
 """Statistics in the order in which they stand in for one that a file does not tell.
@@ -157,12 +157,7 @@ def _table(sweep: MeasuredSweep, limits: Mapping[str, float]) -> list[str]:
     for name in shown:
         values = sweep.latencies[name].mean(axis=0)
         columns.append((name, ["-" if math.isnan(v) else seconds(float(v)) for v in values]))
-    widths = [max(len(head), *(len(cell) for cell in cells)) for head, cells in columns]
-    lines = zip(*[[head, *cells] for head, cells in columns], strict=True)
-    return [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(line, widths, strict=True))
-        for line in lines
-    ]
+    return aligned(list(zip(*[[head, *cells] for head, cells in columns], strict=True)))
 
 
 def _load(offered: float, meant: float) -> str:

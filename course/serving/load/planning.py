@@ -75,7 +75,7 @@ class Plan:
     def as_text(self) -> str:
         """Return the plan as lines of text."""
         lines = [
-            f"{self.replicas} {_replicas(self.replicas)} ({self.gpus} "
+            f"{counted(self.replicas)} ({self.gpus} "
             f"{'GPU' if self.gpus == 1 else 'GPUs'}), each trusted with "
             f"{rounded(self.replica_holds)} {self.load_unit}:"
         ]
@@ -182,5 +182,10 @@ def _reasons(
     return (*found, Reason("failures", failures, why))
 
 
-def _replicas(count: int) -> str:
-    return "replica" if count == 1 else "replicas"
+def counted(replicas: int) -> str:
+    """Return so many replicas in words.
+
+    >>> counted(1), counted(3)
+    ('1 replica', '3 replicas')
+    """
+    return f"{replicas} replica{'' if replicas == 1 else 's'}"

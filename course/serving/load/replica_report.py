@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from course.serving.load.replicas import LIMITS, Option, ReplicaPlan, usd_per_hour
+from course.serving.load.planning import HOURS_A_MONTH, counted
+from course.serving.load.replicas import Limit, Option, ReplicaPlan, usd_per_hour
 from course.serving.requests import SLO
-from course.words import percent, rounded, seconds
-
-HOURS_A_MONTH = 730.0
+from course.words import aligned, percent, rounded, seconds
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class ReplicaReport:
                 f"{HOURS_A_MONTH:g} hours"
             )
         return (
-            f"{best.replicas} {_replicas(best.replicas)} ({gpus} {'GPU' if gpus == 1 else 'GPUs'}"
+            f"{counted(best.replicas)} ({gpus} {'GPU' if gpus == 1 else 'GPUs'}"
             f"{cost}) with {_config(best)}: {percent(_share(best.attainment))} of the requests "
             f"keep the promise, {percent(self.plan.slo.quantile)} have to."
         )
@@ -73,15 +72,9 @@ class ReplicaReport:
 
     def _out_of_reach(self) -> str:
         plan = self.plan
-        lost = {name: plan.alone[name] for name in LIMITS if plan.alone[name] > 0}
-        broken = " and ".join(
-            f"{percent(_share(share))} are refused, as they never fit"
-            if name == "refused"
-            else f"{percent(_share(share))} break the {name} limit"
-            for name, share in lost.items()
-        )
         words = (
-            f"This cannot be had with any number of replicas: in an empty server {broken}, so at "
+            "This cannot be had with any number of replicas: in an empty server "
+            f"{broken_words(plan.alone)}, so at "
             f"most {percent(_share(plan.alone_attainment))} can keep the promise and "
             f"{percent(plan.slo.quantile)} have to. Promise less, choose faster cards, or send the "
             "long prompts elsewhere."
@@ -89,7 +82,7 @@ class ReplicaReport:
         near = plan.nearest
         if near is not None:
             words += (
-                f" {near.replicas} {_replicas(near.replicas)} with {_config(near)} come near that: "
+                f" {counted(near.replicas)} with {_config(near)} come near that: "
                 f"{percent(_share(near.attainment))}."
             )
         return words
@@ -116,7 +109,7 @@ class ReplicaReport:
         ]
         if self.why_not_cheaper:
             lines.append(self.why_not_cheaper)
-        lines += ["", *_aligned(self.table())]
+        lines += ["", *(line.rstrip() for line in aligned(self.table()))]
         if self.notes:
             lines += ["", *(f"! {note}" for note in self.notes)]
         return "\n".join(lines)
@@ -207,6 +200,21 @@ def promise(slo: SLO) -> str:
     return ", ".join(f"{name} ≤ {seconds(limit)}" for name, limit in named if limit is not None)
 
 
+def broken_words(broken: Mapping[Limit, float]) -> str:
+    """Return which limits are broken, by what share of the requests; "" where none is.
+
+    >>> broken_words({"TTFT": 0.25, "TPOT": 0.0, "refused": 0.5}).replace("\u00a0", " ")
+    '25 % break the TTFT limit and 50 % are refused, as they never fit'
+    """
+    return " and ".join(
+        f"{percent(_share(share))} are refused, as they never fit"
+        if name == "refused"
+        else f"{percent(_share(share))} break the {name} limit"
+        for name, share in broken.items()
+        if share > 0
+    )
+
+
 def _first(one: Option) -> str:
     """Which limit goes first, and what is short."""
     limit = one.breaks_first
@@ -232,20 +240,9 @@ def _config(one: Option) -> str:
     )
 
 
-def _replicas(count: int) -> str:
-    return "replica" if count == 1 else "replicas"
-
-
 def _share(value: float) -> float:
     return round(value, 3)
 
 
 def _time(value_s: float) -> str:
     return "-" if math.isnan(value_s) else seconds(value_s)
-
-
-def _aligned(rows: list[list[str]]) -> Iterator[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        cells = (f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from course.serving._arguments import FloatArray, at_least, whole
 from course.serving.engine import EngineConfig, Run, simulate
-from course.serving.load.resampling import student
+from course.serving.load.sweeping import interval_half_width
 from course.serving.pricing import StepCost
 from course.serving.requests import SLO, Status, metrics
 from course.serving.workload import Workload
@@ -53,8 +53,8 @@ class Option:
     share of requests that break each limit, refused ones apart. `ttft_s`, `tpot_s`: the quantile
     that was promised, of finished requests; `ttft_p50_s` and so on are medians. `kv_peak`,
     `kv_full`, `seats_full`: the fullest step, and shares of the busy time with (nearly) no block or
-    no seat left, over all replicas; NaN where KV is not limited. `busy`: share of the time in which
-    a replica computes.
+    no seat left, over all replicas; `kv_peak` is NaN where KV is not limited. `busy`: share of the
+    time in which a replica computes.
     """
 
     config: EngineConfig
@@ -76,7 +76,7 @@ class Option:
 
     def keeps(self, share: float) -> bool:
         """Whether such a share of the requests keeps every limit."""
-        return self.attainment >= share - 1e-12
+        return _is_kept(self.attainment, share)
 
     @property
     def breaks_first(self) -> Limit | None:
@@ -120,7 +120,12 @@ class ReplicaPlan:
     @property
     def can_be_had(self) -> bool:
         """Whether more replicas could hold the promise at all."""
-        return self.alone_attainment >= self.slo.quantile - 1e-12
+        return _is_kept(self.alone_attainment, self.slo.quantile)
+
+
+def _is_kept(attainment: float, share: float) -> bool:
+    # the rounding of a mean may not break a promise
+    return attainment >= share - 1e-12
 
 
 def plan_replicas(
@@ -173,7 +178,7 @@ def plan_replicas(
                 progress(made)
         return tried[place, count]
 
-    reachable = alone_attainment >= slo.quantile - 1e-12
+    reachable = _is_kept(alone_attainment, slo.quantile)
     aim = slo.quantile if reachable else max(alone_attainment - NEAR, 0.0)
     for place in range(len(known)):
         if wanted is None:
@@ -352,7 +357,7 @@ def _interval(good: BoolArray) -> tuple[float, float]:
     if good.size < 10 * BLOCKS:
         return math.nan, math.nan
     parts = np.array([part.mean() for part in np.array_split(good, BLOCKS)])
-    half = student(0.95, BLOCKS - 1) * float(parts.std(ddof=1)) / math.sqrt(BLOCKS)
+    half = float(interval_half_width(parts))
     middle = float(good.mean())
     return max(0.0, middle - half), min(1.0, middle + half)
 

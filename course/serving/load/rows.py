@@ -235,9 +235,7 @@ def _pace(run: BenchmarkRun, tool: str) -> tuple[Latency, str]:
         return run.summary.tpot, ""
     own = None if run.requests is None else summarize(run.requests).tpot
     if own is not None and own.samples and own.samples == run.summary.completed:
-        shares = (0.5, 0.9, 0.95, 0.99)
-        quantiles = tuple((q, v) for q in shares if (v := own.quantile(q)) is not None)
-        return Latency(own.mean, None, quantiles, own.samples), (
+        return Latency.of(own), (
             f"{tool}'s own time per token is another one; TPOT is computed from its requests"
         )
     if _OTHER_TPOT[tool]:

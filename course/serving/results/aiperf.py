@@ -370,11 +370,6 @@ def _recomputed(timelines: tuple[RequestTimeline, ...]) -> RunSummary:
     run: Summary = summarize(timelines)
     printed = as_reported_by("aiperf", timelines)
 
-    def of(sample: Any) -> Latency:
-        shares = (0.5, 0.9, 0.95, 0.99)
-        quantiles = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
-        return Latency(sample.mean, None, quantiles, sample.samples)
-
     def mean_of(values: Iterator[int]) -> float | None:
         found = list(values)
         return sum(found) / len(found) if found else None
@@ -390,7 +385,7 @@ def _recomputed(timelines: tuple[RequestTimeline, ...]) -> RunSummary:
         requests_per_s=printed.requests_per_s,
         output_tokens_per_s=printed.output_tokens_per_s,
         concurrency=run.concurrency,
-        ttft=of(run.ttft),
-        itl=of(run.tpot),
-        e2e=of(run.e2e),
+        ttft=Latency.of(run.ttft),
+        itl=Latency.of(run.tpot),
+        e2e=Latency.of(run.e2e),
     )

@@ -124,9 +124,7 @@ def _from_requests(run: BenchmarkRun) -> Iterator[str]:
     yield f"    from the {own.successes:,} answers that the file keeps:"
     for name, sample in (("TTFT", own.ttft), ("TPOT", own.tpot), ("E2E", own.e2e)):
         if sample.samples and sample.mean is not None:
-            shares = (0.5, 0.95, 0.99)
-            quantiles = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
-            yield f"      {name:<4}  {_latency(Latency(sample.mean, None, quantiles))}"
+            yield f"      {name:<4}  {_latency(Latency.of(sample, (0.5, 0.95, 0.99)))}"
 
 
 def _load(s: RunSummary) -> str:

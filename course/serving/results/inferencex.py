@@ -74,15 +74,15 @@ def _point(fields: Fields, tpot: Latency) -> BenchmarkRun:
         None if rate is None or not cards else rate * cards
         for rate in (fields.number("output_tput_per_gpu"), fields.number("tput_per_gpu"))
     )
-    inputs = None
+    input_per_s = None
     if output_per_s is not None and total_per_s is not None:
-        inputs = of_each(max(total_per_s - output_per_s, 0.0), 1)
+        input_per_s = max(total_per_s - output_per_s, 0.0)
     summary = RunSummary(
         requests_per_s=per_s,
         output_tokens_per_s=output_per_s,
         total_tokens_per_s=total_per_s,
-        prompt_tokens_mean=None if per_s is None or not inputs else inputs / per_s,
-        output_tokens_mean=None if per_s is None or not output_per_s else output_per_s / per_s,
+        prompt_tokens_mean=of_each(input_per_s or None, per_s),
+        output_tokens_mean=of_each(output_per_s or None, per_s),
         most_output_tokens=fields.number("osl"),
         max_concurrency=users,
         ttft=_latency(fields, "ttft", None),

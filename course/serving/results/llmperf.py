@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from course.serving.files import Fields, ResultFileError
-from course.serving.requests import Distribution, RequestTable, Status, distribution
+from course.serving.requests import RequestTable, Status, distribution
 from course.serving.results.nouns import BenchmarkRun, Finding, Latency, RunSummary
 from course.serving.results.pieces import Room, told, with_rates
 
@@ -125,10 +125,7 @@ def _mean(values: np.ndarray) -> float | None:
 
 
 def _latency(values: np.ndarray) -> Latency:
-    sample: Distribution = distribution(values)
-    shares = (0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-    found = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
-    return Latency(sample.mean, None, found, sample.samples)
+    return Latency.of(distribution(values), (0.25, 0.5, 0.75, 0.9, 0.95, 0.99))
 
 
 def _two_counts(by_rate: np.ndarray, counted: np.ndarray) -> tuple[Finding, ...]:

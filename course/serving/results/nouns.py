@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from course.serving.requests import RequestTable, RequestTimeline
+from course.serving.requests import Distribution, RequestTable, RequestTimeline
 
 IntArray = npt.NDArray[np.int64]
 
@@ -68,6 +68,17 @@ class Latency:
     std_s: float | None = None
     quantiles: tuple[tuple[float, float], ...] = ()
     samples: int | None = None
+
+    @classmethod
+    def of(cls, sample: Distribution, shares: Sequence[float] = (0.5, 0.9, 0.95, 0.99)) -> Latency:
+        """Return what a sample says of itself: its mean and these quantiles.
+
+        >>> from course.serving.requests import distribution
+        >>> Latency.of(distribution([1.0, 3.0]), (0.5,))
+        Latency(mean_s=2.0, std_s=None, quantiles=((0.5, 2.0),), samples=2)
+        """
+        found = tuple((q, v) for q in shares if (v := sample.quantile(q)) is not None)
+        return cls(sample.mean, None, found, sample.samples)
 
     def quantile_s(self, share: float) -> float | None:
         """The quantile in seconds if the file has just this one, or None."""

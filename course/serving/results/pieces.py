@@ -120,7 +120,7 @@ def with_rates(summary: RunSummary) -> RunSummary:
     return summary
 
 
-def of_each(total: float | None, requests: int | None) -> float | None:
+def of_each(total: float | None, requests: float | None) -> float | None:
     """Return the mean of a total over the requests, or None without one or the other."""
     return total / requests if total is not None and requests else None
 
