@@ -245,7 +245,7 @@ tension = Explorer(
         ),
         Preset(
             "The GPU's best number",
-            "The same server at 128 users: the tokens per second are at their highest.",
+            "The same server at 128 users: about as many tokens per second as it can make.",
             "Who is happy here, and who is not?",
             {"users": 128, "lengths": (2048, 2048)},
         ),
